@@ -198,6 +198,17 @@ check-valgrind: ceedling
 check-models:
 	test/models/run.sh
 
+# Hours: every check that there is. A part of the tests under the sanitizers: TESTS=..., as above.
+check-full: lint lint-analyzer check-abi check-fuzz check-models check-asan check-ubsan check-tsan check-valgrind
+
+# The whole suite on each of these versions, with its own client tools where they are installed.
+VERSIONS ?= 15 16 17 18
+check-matrix:
+	@for v in $(VERSIONS); do \
+	  dir=/usr/lib/postgresql/$$v/bin; test -x $$dir/initdb || dir=$$(test/support/other_pg.sh $$v) || exit; \
+	  echo "PostgreSQL $$v ($$dir)"; PG_BINDIR=$$dir PATH="$$dir:$$PATH" ./run test || bad="$$bad $$v"; done; \
+	test -z "$$bad" || { echo "failed on PostgreSQL$$bad"; exit 1; }
+
 # each target over some random bytes, the same everywhere
 FUZZ_ROUNDS ?= 20000
 check-fuzz: $(STATIC)
@@ -223,7 +234,7 @@ fuzz: $(G)/stamp
 
 # -- checks without running anything ---------------------------------------------------------------
 
-lint: lint-layers lint-circles lint-banned lint-budget lint-words check-header check-examples lint-tidy lint-cppcheck lint-shell
+lint: lint-layers lint-circles lint-banned lint-budget lint-rules lint-words check-header check-examples lint-tidy lint-cppcheck lint-shell
 
 lint-layers:
 	@awk -f test/lint/layers.awk $(SRC) $(SRC_H)
@@ -251,11 +262,18 @@ lint-cppcheck: $(G)/stamp
 	  cppcheck -q --std=c11 --enable=warning,portability --inline-suppr --error-exitcode=1 \
 	    --suppress=missingInclude --suppress=normalCheckLevelMaxBranches -Iinc -Isrc -I$(G) src; \
 	else echo "cppcheck: not here, left out"; fi
-# in the command line tests what is not quoted is to be words
+# gcc's analyzer (gcc 12); only what it finds in our own code
+lint-analyzer: $(G)/stamp
+	@found=$$(for f in $(SRC); do $(CC) -std=c11 -D_POSIX_C_SOURCE=200809L -Iinc -Isrc -I$(G) $(PQ_CFLAGS) -pthread \
+	  -O1 -fanalyzer -c $$f -o /dev/null 2>&1 | grep -E '(warning|error): '; done); test -z "$$found" || { echo "$$found"; exit 1; }
+# every rule and test that the pages name is there
+lint-rules:
+	sh test/lint/rules.sh
+# in the command line tests and benchmarks what is not quoted is to be words
 lint-shell:
 	@if command -v shellcheck >/dev/null; then \
-	  shellcheck -x -S warning run .ci/run bench/*.sh bench/ask/*.sh test/support/*.sh test/lint/*.sh test/models/*.sh examples/demo/*.sh && \
-	  shellcheck -x -P SCRIPTDIR -s sh -S warning -e SC2046 test/cli/*.sh; \
+	  shellcheck -x -S warning run .ci/run test/support/*.sh test/lint/*.sh test/models/*.sh examples/demo/*.sh && \
+	  shellcheck -x -P SCRIPTDIR -s sh -S warning -e SC2046 bench/*.sh bench/ask/*.sh test/cli/*.sh; \
 	else echo "shellcheck: not here, left out"; fi
 
 # each public header stands alone, in C and in C++; what may grow in it; kinds of constants
@@ -355,15 +373,16 @@ clean:
 help:
 	@echo 'build:  all lib shared static cli examples gen-sql clean'
 	@echo 'test:   check check-it check-asan check-ubsan check-tsan check-valgrind check-models check-abi check-fuzz cover fuzz'
+	@echo '        check-full: all of them, and lint; check-matrix: ./run test on each of VERSIONS="$(VERSIONS)"'
 	@echo '        a part of check-it, -asan, -ubsan, -tsan, -valgrind: TESTS="test:test_queue test:test_it_queue"'
-	@echo 'lint:   lint (lint-layers lint-circles lint-banned lint-words check-header check-examples lint-tidy lint-cppcheck lint-shell)'
-	@echo '        lint-budget: how large the engine and its explanation may be'
+	@echo 'lint:   lint (lint-layers lint-circles lint-banned lint-rules lint-words check-header check-examples lint-tidy lint-cppcheck lint-shell)'
+	@echo '        lint-analyzer: gcc -fanalyzer; lint-budget: how large the engine and its explanation may be'
 	@echo 'style:  format format-check'
 	@echo 'ship:   install uninstall dist reference      (PREFIX=$(PREFIX) DESTDIR=$(DESTDIR))'
 	@echo 'all in one, on a bare machine: ./run test'
 
 .PHONY: .FORCE all reference lib shared static cli examples bench bench-programs gen gen-sql ceedling check check-it check-asan check-ubsan \
-  check-tsan check-valgrind check-models check-fuzz cover fuzz lint lint-layers lint-circles lint-banned lint-budget lint-words lint-tidy lint-cppcheck \
+  check-tsan check-valgrind check-models check-full check-matrix check-fuzz cover fuzz lint lint-layers lint-circles lint-banned lint-budget lint-rules lint-words lint-analyzer lint-tidy lint-cppcheck \
   lint-shell check-header check-examples check-abi format format-check install uninstall dist clean help
 .DELETE_ON_ERROR:
 .SECONDARY:

@@ -209,7 +209,7 @@ put() {
     pgwork*) sql -c "INSERT INTO pgwork.live_job (queue, payload) SELECT q.id, jsonb_build_object('x', repeat('y', ${3:-60}))
                        FROM pgwork.queue q CROSS JOIN generate_series(1, $2) WHERE q.name = '$(queue_of "$1")'" ;;
     onetable*) sql -c "SELECT onetable.enqueue($2, ${3:-60})" >/dev/null ;;
-    limit) sql -c "INSERT INTO lim.row (payload) SELECT jsonb_build_object('x', repeat('y', ${3:-60})) FROM generate_series(1, $2)" ;;
+    limit*) sql -c "INSERT INTO lim.row (payload) SELECT jsonb_build_object('x', repeat('y', ${3:-60})) FROM generate_series(1, $2)" ;;
     esac
 }
 

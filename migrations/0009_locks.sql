@@ -240,6 +240,11 @@ BEGIN
     RETURN number;
 END $$;
 
+-- How long a statement may wait for a lock. A waiter's snapshot is waited for by CREATE INDEX CONCURRENTLY under that lock: the wait is over before
+-- the server, after deadlock_timeout, sees a deadlock.
+CREATE FUNCTION pgwork._lock_turn_ms() RETURNS bigint LANGUAGE sql STABLE
+RETURN least(500, greatest(10, extract(epoch FROM current_setting('deadlock_timeout')::interval) * 500))::bigint;
+
 CREATE FUNCTION pgwork._lock_take(name text, shared boolean, timeout_ms bigint, xact boolean) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = 0 AS $$
 #variable_conflict use_column
@@ -249,12 +254,13 @@ DECLARE
     got boolean;
     ours boolean := false; -- from here on a session's lock may be there that a failure has to undo
 BEGIN
-    IF octet_length(name) BETWEEN 1 AND 255 AND shared IS NOT NULL AND timeout_ms BETWEEN -1 AND 2147483647 THEN
+    IF octet_length(name) BETWEEN 1 AND 255 AND shared IS NOT NULL AND timeout_ms BETWEEN 0 AND 500 THEN
         NULL; -- as it should be
     ELSE
         PERFORM pgwork._refuse_unless(octet_length(name) BETWEEN 1 AND 255, 'name', name, '1 to 255 bytes');
         PERFORM pgwork._refuse_unless(shared IS NOT NULL, 'shared', shared::text, 'true or false');
-        PERFORM pgwork._refuse('timeout_ms', timeout_ms::text, '-1 (no limit), 0 (try) .. 2147483647');
+        RAISE EXCEPTION 'argument timeout_ms is %: allowed is 0 (try) .. 500', coalesce(quote_literal(timeout_ms), 'NULL') USING ERRCODE = 'PW001',
+            HINT = 'A statement that waits keeps its snapshot. To wait for longer: CALL pgwork.lock_wait(name), or call this again.';
     END IF;
     IF EXISTS (SELECT FROM pgwork.named_lock t WHERE t.key = k AND t.name <> _lock_take.name) THEN
         PERFORM pgwork._lock_stamp(name, k, shared, 0); -- raises the collision, before any wait
@@ -273,11 +279,11 @@ BEGIN
             RETURN NULL;
         END IF;
         ours := NOT xact;
-        PERFORM pgwork._advisory_wait(k, shared, xact, timeout_ms);
+        PERFORM pgwork._advisory_wait(k, shared, xact, least(timeout_ms, pgwork._lock_turn_ms()));
     END IF;
     -- The rest of the time goes to the row. A shared holder gives its peers time to commit.
-    RETURN pgwork._lock_stamp(name, k, shared, CASE WHEN timeout_ms < 0 THEN 0 ELSE
-        greatest(CASE WHEN shared THEN 1000 ELSE 1 END, timeout_ms - floor(extract(epoch FROM clock_timestamp() - began) * 1000)::bigint) END);
+    RETURN pgwork._lock_stamp(name, k, shared,
+        greatest(CASE WHEN shared THEN 1000 ELSE 1 END, timeout_ms - floor(extract(epoch FROM clock_timestamp() - began) * 1000)::bigint));
 EXCEPTION
     WHEN lock_not_available THEN
         IF ours THEN
@@ -315,7 +321,7 @@ DECLARE
 BEGIN
     PERFORM pgwork._refuse_unless(wait_ms BETWEEN 0 AND 500, 'wait_ms', wait_ms::text, '0 .. 500'),
             pgwork._refuse_unless(place BETWEEN 0 AND 8, 'place', place::text, '0 .. 8');
-    until := clock_timestamp() + least(wait_ms * interval '1 ms', greatest(current_setting('deadlock_timeout')::interval / 2, '10 ms'));
+    until := clock_timestamp() + least(wait_ms, pgwork._lock_turn_ms()) * interval '1 ms';
     IF place = 0 THEN
         fence := pgwork._lock_take(name, shared, 0, xact);
     END IF;
@@ -333,6 +339,23 @@ BEGIN
         PERFORM pg_advisory_unlock((k >> 32)::integer, pgwork._gate_low(k, place));
         place := 0;
     END IF;
+END $$;
+
+-- For psql: waits in many transactions, so that no snapshot is held for long. It takes no place in line: a ^C would leave the place behind, and keep
+-- others waiting. A procedure that commits runs as its caller, so it calls public functions only.
+CREATE PROCEDURE pgwork.lock_wait(name text, shared boolean DEFAULT false, timeout_ms bigint DEFAULT -1, INOUT fence bigint DEFAULT NULL)
+LANGUAGE plpgsql AS $$
+DECLARE
+    began CONSTANT timestamptz := pg_catalog.clock_timestamp();
+    left_ms bigint := timeout_ms;
+BEGIN
+    COMMIT; -- within a transaction block this fails, before anything is taken
+    LOOP
+        fence := pgwork.lock_acquire(name, shared, CASE timeout_ms WHEN -1 THEN 500 ELSE least(left_ms, 500) END);
+        COMMIT;
+        left_ms := greatest(0, timeout_ms - extract(epoch FROM pg_catalog.clock_timestamp() - began) * 1000);
+        EXIT WHEN fence IS NOT NULL OR timeout_ms >= 0 AND left_ms = 0;
+    END LOOP;
 END $$;
 
 CREATE FUNCTION pgwork.lock_release(name text, shared boolean DEFAULT false) RETURNS boolean
@@ -442,9 +465,10 @@ END $$;
 
 COMMENT ON TABLE pgwork.named_lock IS 'Which name owns a lock key, and the fencing number of its last acquisition.';
 COMMENT ON FUNCTION pgwork.lock_key(text) IS 'The advisory lock of a name: first 8 bytes of sha256(pgwork-lock, 0, schema, 0, name). pg_advisory_lock(lock_key(...)) excludes the same holders, but draws no fencing number.';
-COMMENT ON FUNCTION pgwork.lock_acquire(text, boolean, bigint) IS 'Takes a lock for this session and returns its fencing number; NULL: held by somebody else for timeout_ms (0: try, -1: no limit). Not inside BEGIN: a ROLLBACK would undo the number and keep the lock. A session gets its own lock again, as with pg_advisory_lock(), and keeps what it had when that fails; but under a new number, and the one before is stale.';
+COMMENT ON FUNCTION pgwork.lock_acquire(text, boolean, bigint) IS 'Takes a lock for this session and returns its fencing number; NULL: held by somebody else for timeout_ms (0: try, up to 500). Not inside BEGIN: a ROLLBACK would undo the number and keep the lock. A session gets its own lock again, as with pg_advisory_lock(), and keeps what it had when that fails; but under a new number, and the one before is stale.';
 COMMENT ON FUNCTION pgwork.lock_acquire_xact(text, boolean, bigint) IS 'As lock_acquire(), for the running transaction: released by COMMIT or ROLLBACK. The one to use behind a pooler in transaction mode. A transaction that takes it again gets the same number. Its number counts once committed: hand it to nothing outside of the database before.';
-COMMENT ON FUNCTION pgwork.lock_queue(text, boolean, boolean, bigint, integer, boolean, boolean) IS 'One turn of a wait for a lock that holds no snapshot for long: call it again with the place that it returns, until fence is not NULL; with last, that turn is the last one. For clients: lock_acquire() waits in one statement.';
+COMMENT ON FUNCTION pgwork.lock_queue(text, boolean, boolean, bigint, integer, boolean, boolean) IS 'One turn of a wait for a lock that holds no snapshot for long: call it again with the place that it returns, until fence is not NULL; with last, that turn is the last one. For clients: lock_acquire() waits in one statement, and so for 500 ms at most.';
+COMMENT ON PROCEDURE pgwork.lock_wait(text, boolean, bigint, bigint) IS 'As lock_acquire(), but waits for timeout_ms (-1: without limit) in many short transactions, so that CREATE INDEX CONCURRENTLY under the lock ends. Not inside BEGIN.';
 COMMENT ON FUNCTION pgwork.lock_release(text, boolean) IS 'Releases this session''s lock; false: it was not held.';
 COMMENT ON FUNCTION pgwork.lock_forget(text) IS 'Releases whatever this session holds of the lock; true: something was held. For clients whose lock_acquire() failed halfway.';
 COMMENT ON FUNCTION pgwork.lock_break(text) IS 'Ends the sessions that hold the lock, and makes their fencing number stale. Returns how many sessions were ended. Needs pg_signal_backend for the owner of the schema.';

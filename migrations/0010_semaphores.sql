@@ -658,7 +658,10 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
         UNION ALL SELECT format('lock "%s"', n.name), n.key, n.key, false FROM pgwork.named_lock n
         UNION ALL SELECT format('lock "%s"', n.name), n.key & -8, n.key & -8, true FROM pgwork.named_lock n
     )
-    SELECT l.pid, l.username, l.granted, k.what, l.key FROM l JOIN k ON k.gate = l.gate AND l.key BETWEEN k.low AND k.high
+    SELECT l.pid, l.username, l.granted, coalesce(k.what, format('lock with the key %s, whose name was never acquired', l.key)), l.key
+      FROM l LEFT JOIN k ON k.gate = l.gate AND l.key BETWEEN k.low AND k.high
+     WHERE k.what IS NOT NULL -- or somebody stands in line for it
+        OR NOT l.gate AND EXISTS (SELECT FROM pgwork._gates() g WHERE g.base = l.key & -8)
 $$;
 
 -- Takes a lock that is held to the end of a transaction. A session from outside is not waited for: true, too. False: it

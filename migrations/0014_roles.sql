@@ -39,7 +39,7 @@ DECLARE
     workers CONSTANT text[] := ARRAY[
         'enqueue', 'enqueue_many', 'claim', 'claim_batch', 'extend', 'complete', 'fail', 'snooze', 'release', 'absent', 'idle', 'awake', 'set_aside',
         'reap', 'promote', 'prune', 'maintain', 'beat', 'queue_list',
-        'lock_key', 'lock_acquire', 'lock_acquire_xact', 'lock_queue', 'lock_release', 'lock_forget', 'lock_is_free', 'lock_list', 'fence_ok',
+        'lock_key', 'lock_acquire', 'lock_acquire_xact', 'lock_queue', 'lock_wait', 'lock_release', 'lock_forget', 'lock_is_free', 'lock_list', 'fence_ok',
         'sema_acquire', 'sema_wait', 'sema_leave', 'sema_extend', 'sema_release', 'sema_list', 'sema_holders',
         'cron_next', 'cron_times', 'cron_tick', 'cron_claim', 'cron_extend', 'cron_finish', 'cron_release',
         'table_operation', 'table_applied', 'table_prune', 'table_list', 'table_reaped'];
@@ -52,7 +52,7 @@ BEGIN
                 UNION ALL -- on columns, which are taken away with the table's
                 SELECT 'TABLE ' || c.oid::regclass, c.relowner, a.attacl FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid WHERE c.relnamespace = s::regnamespace
                 UNION ALL
-                SELECT 'FUNCTION ' || p.oid::regprocedure, p.proowner, coalesce(p.proacl, acldefault('f', p.proowner))
+                SELECT 'ROUTINE ' || p.oid::regprocedure, p.proowner, coalesce(p.proacl, acldefault('f', p.proowner))
                   FROM pg_proc p WHERE p.pronamespace = s::regnamespace) o (name, owner, acl)
          CROSS JOIN LATERAL aclexplode(o.acl) a
          WHERE a.grantee <> o.owner
@@ -63,7 +63,7 @@ BEGIN
         FOREACH who IN ARRAY ARRAY['pgwork_producer', 'pgwork_worker', 'pgwork_operator'] LOOP
             IF to_regrole(who) IS NOT NULL AND NOT starts_with(f.name, '_')
                AND (who = 'pgwork_operator' OR f.name = ANY (everybody || CASE who WHEN 'pgwork_worker' THEN workers ELSE producers END)) THEN
-                EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO %I', f.call, who);
+                EXECUTE format('GRANT EXECUTE ON ROUTINE %s TO %I', f.call, who);
             END IF;
         END LOOP;
     END LOOP;

@@ -52,6 +52,7 @@ went_on() {
     seconds=$steady_seconds
     for n in ${batches:-$(if [ -n "$quick" ]; then echo 100; else echo 1 10 100 1000; fi)}; do
         for r in $(seq "$times"); do
+            # shellcheck disable=SC2046  # lists of words
             for who in $(beside pgwork $(small "$n") $(rows "$n")) onetable limit; do
                 calm went_on $who "$n"
                 what="batch $n, for $seconds s"

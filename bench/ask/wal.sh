@@ -23,6 +23,7 @@ for what in 'batch 1' 'batch 100' 'all alike, batch 100'; do
     esac
     jobs=$((smoke ? 200 : (n == 1 ? 4000 : 40000) / (quick ? 8 : 1)))
     for r in $(seq "$rounds"); do
+        # shellcheck disable=SC2046  # lists of words
         for who in $(beside pgwork $(rows "$n")) onetable limit; do
             claims_of "$n"
             empty

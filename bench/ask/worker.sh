@@ -4,6 +4,7 @@
 claim_scripts
 for threads in $(if [ -z "$look" ]; then echo 0; fi) 4; do
     for r in $(seq "$rounds"); do
+        # shellcheck disable=SC2046  # lists of words
         for who in $(beside pgwork $(rows 1000)); do
             what="$threads handler threads, prefetch 1000" jobs=$((seconds * (quick ? 100000 : 200000)))
             case $who in *-rows) what="$what, rows" ;; *) jobs=$((jobs * 3)) ;; esac

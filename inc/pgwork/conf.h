@@ -159,16 +159,18 @@ typedef struct pgw_property {
     const char *name, *type, *value, *initial, *allowed, *text;
 } pgw_property;
 /**
- * Calls @p fn for every property.
+ * Lists the properties.
  *
  * @param conf  the configuration; NULL: the defaults
- * @param fn    called until it returns non-zero
+ * @param fn    called for each until it returns non-zero
  * @param arg   its second argument
- * @returns what @p fn returned last
+ * @returns
+ * - PGW_OK
+ * - PGW_EINVAL: no @p fn
  * @note A connection string may hold a password: its value is "(set)" or "".
  */
-PGW_API int pgw_conf_each(const pgw_conf *conf, int (*fn)(const pgw_property *p, void *arg),
-                          void *arg);
+PGW_API pgw_status pgw_conf_each(const pgw_conf *conf, int (*fn)(const pgw_property *p, void *arg),
+                                 void *arg);
 /**
  * Frees a configuration. Everything that was given it has a copy.
  *

@@ -251,9 +251,9 @@ typedef struct pgw_claim_opts {
     const char *holder;  /* who, up to 255 bytes; NULL: property `holder` (host:pid) */
     int64_t lease_ms;    /* 100 .. 86,400,000; PGW_DEFAULT: as the queue says. A job's own goes before */
     int64_t wait_ms;     /* wait so long for a first job; 0: don't; PGW_UNLIMITED: until stopped */
-    int apart;           /* 1: jobs will be finished one by one in long transactions; 0: no */
+    bool apart;           /* jobs will be finished one by one in long transactions */
 } pgw_claim_opts;
-#define PGW_CLAIM_OPTS_INIT {sizeof(pgw_claim_opts), NULL, 0, 1, NULL, PGW_DEFAULT, 0, 0}
+#define PGW_CLAIM_OPTS_INIT {sizeof(pgw_claim_opts), NULL, 0, 1, NULL, PGW_DEFAULT, 0, false}
 /* clang-format on */
 
 /**

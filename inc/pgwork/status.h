@@ -22,9 +22,7 @@ extern "C" {
 
 /* ------------------------------------------------------------------------------------------- */
 /** @name Sentinels @{ */
-#define PGW_DEFAULT                                                                                \
-    (-2)                   /* in options: as the property, the queue, the job or the schedule says \
-                            */
+#define PGW_DEFAULT   (-2) /* in options: as the property, queue, job or schedule says */
 #define PGW_UNLIMITED (-1) /* for waits and deadlines: none */
 /** @} */
 

@@ -148,8 +148,11 @@ PGW_API pgw_status pgw_task_set_output(pgw_task *task, const char *json);
  *
  * @param task   the task
  * @param error  copied, cut at 8,000 bytes; NULL: none
+ * @returns
+ * - PGW_OK
+ * - PGW_ENOMEM: the job has no error text
  */
-PGW_API void pgw_task_set_error(pgw_task *task, const char *error);
+PGW_API pgw_status pgw_task_set_error(pgw_task *task, const char *error);
 /**
  * Sets when to try again, for PGW_VERDICT_RETRY (not set: the queue's backoff; at most a year) and
  * PGW_VERDICT_SNOOZE (not set: a second; at most ten years).

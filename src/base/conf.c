@@ -318,11 +318,12 @@ const char *pgw_conf_error(const pgw_conf *conf)
     return conf != NULL ? conf->error : "";
 }
 
-int pgw_conf_each(const pgw_conf *conf, int (*fn)(const pgw_property *p, void *arg), void *arg)
+pgw_status pgw_conf_each(const pgw_conf *conf, int (*fn)(const pgw_property *p, void *arg),
+                         void *arg)
 {
     static const char *const types[] = {"text", "int", "bool", "enum"};
 
-    if (fn == NULL) return 0;
+    if (fn == NULL) return PGW_EINVAL;
     for (size_t i = 0; i < CONF_COUNT; i++) {
         const conf_row *row = &conf_rows[i];
         const char *value = conf_value(conf, row);
@@ -335,11 +336,10 @@ int pgw_conf_each(const pgw_conf *conf, int (*fn)(const pgw_property *p, void *a
             .allowed = conf_allowed(row, limits),
             .text = row->text,
         };
-        int result = fn(&property, arg);
 
-        if (result != 0) return result;
+        if (fn(&property, arg) != 0) break;
     }
-    return 0;
+    return PGW_OK;
 }
 
 void pgw_conf_set_log(pgw_conf *conf, pgw_log_level level, pgw_log_fn *fn, void *arg)

@@ -111,7 +111,6 @@ static pgw_status claim_check(pgw *h, pgw_claim_opts *o, pgw_batch **batch,
     if (st == PGW_OK) st = pgw__check_int(h, "opts->max", o->max, 1, PGW__BATCH_MAX);
     if (st == PGW_OK) st = pgw__check_lease(h, "opts->lease_ms", o->lease_ms);
     if (st == PGW_OK) st = pgw__check_int(h, "opts->wait_ms", o->wait_ms, -1, INT64_MAX);
-    if (st == PGW_OK) st = pgw__check_int(h, "opts->apart", o->apart, 0, 1);
     if (st == PGW_OK) st = pgw__check_holder(h, "opts->holder", &o->holder, o->holder, holder);
     return st;
 }
@@ -126,7 +125,7 @@ static pgw_status claim_once(pgw *h, pgw_batch **batch, const pgw_claim_opts *o)
         P_INT4(o->max),
         P_TEXT(o->holder),
         P_INT8_OR_NULL(o->lease_ms, o->lease_ms == PGW_DEFAULT),
-        P_BOOL(o->apart != 0),
+        P_BOOL(o->apart),
         P_END,
     };
     const pgw__call call = {
@@ -281,7 +280,7 @@ static pgw_status claim_after_complete(pgw *h, pgw_status *outcomes, const pgw__
         P_INT4(o->max),
         P_TEXT(o->holder),
         P_INT8_OR_NULL(o->lease_ms, o->lease_ms == PGW_DEFAULT),
-        P_BOOL(o->apart != 0),
+        P_BOOL(o->apart),
         P_END,
     };
     const pgw__call call = {

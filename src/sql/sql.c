@@ -60,7 +60,8 @@ void pgw__sql_checksum(char sum[PGW__SQL_SUM], int number)
     const char *text = pgw__sql_migration_text(number);
     uint64_t hash = UINT64_C(0xcbf29ce484222325);
 
-    for (; *text != '\0'; text++) hash = (hash ^ (unsigned char)*text) * UINT64_C(0x100000001b3);
+    for (; text != NULL && *text != '\0'; text++)
+        hash = (hash ^ (unsigned char)*text) * UINT64_C(0x100000001b3);
     snprintf(sum, PGW__SQL_SUM, "%016" PRIx64, hash);
 }
 

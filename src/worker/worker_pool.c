@@ -431,10 +431,11 @@ pgw_status pgw_task_set_output(pgw_task *task, const char *json)
     return PGW_OK;
 }
 
-void pgw_task_set_error(pgw_task *task, const char *error)
+pgw_status pgw_task_set_error(pgw_task *task, const char *error)
 {
     pgw__mem_free(task->error);
     task->error = error != NULL ? pgw__mem_dup_n(error, strnlen(error, PGW__ERROR_MAX)) : NULL;
+    return error == NULL || task->error != NULL ? PGW_OK : PGW_ENOMEM;
 }
 
 void pgw_task_set_delay(pgw_task *task, int64_t delay_ms)

@@ -87,6 +87,7 @@ void pgw__result_resume(pgw_worker *w, int64_t now, bool all)
     for (int left = w->shared.resting.count; left > 0; left--) {
         pgw_task *t = pgw__list_pop(&w->shared.resting);
 
+        if (t == NULL) return;
         if (all || now >= t->rest_until)
             pgw__result_add(w, t, now);
         else

@@ -52,9 +52,15 @@ for n in 1 2 3; do
     all="$all $!" jobs_of_ours="$jobs_of_ours $!"
     until_true 20 waiting migration $n
 done
+for n in 4 5; do # plain SQL
+    psql -qXAtc "CALL pgwork.lock_wait('migration')" >"$tmp/fence$n" 2>>"$tmp/err" &
+    all="$all $!" jobs_of_ours="$jobs_of_ours $!"
+    until_true 20 waiting migration $n
+done
 : >"$tmp/migration.go"
 # shellcheck disable=SC2086
 all_well 'CREATE INDEX CONCURRENTLY under a lock that others wait for ends' $p $all
+yes 'who waits in plain SQL is given a fencing number' grep -q '^[1-9]' "$tmp/fence4"
 is 'with a valid index' "$(sql "SELECT indisvalid FROM pg_index WHERE indexrelid = 'big_i'::regclass")" t
 
 hold restart "$tmp/restart"

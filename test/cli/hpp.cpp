@@ -1,4 +1,4 @@
-/* hpp: what pgwork.hpp promises, for 36_cpp.sh. Prints TAP lines. */
+/* hpp: what pgwork.hpp promises, for 38_cpp.sh. Prints TAP lines. */
 #include <pgwork.hpp>
 
 #include <cstdio>

@@ -715,7 +715,7 @@ static void await_wait(PGconn *conn)
 /* Any role that may connect can take them. */
 void test_who_holds_our_advisory_locks_from_outside_is_told(void)
 {
-    char dsn[1200], sql[200];
+    char dsn[1200], sql[300];
     PGconn *conn;
 
     pgtemp_exec("DROP ROLE IF EXISTS pgw_it_stranger; CREATE ROLE pgw_it_stranger LOGIN;"
@@ -744,6 +744,18 @@ void test_who_holds_our_advisory_locks_from_outside_is_told(void)
     PQclear(PQexec(conn, sql));
     ASSERT_HAS("note foreign locks: ", visit(h)->text);
     ASSERT_HAS("holds an advisory lock of lock \"ours\" | ", visit(h)->text);
+    /* a name that nobody has acquired yet is known by who stands in line for it */
+    snprintf(sql, sizeof(sql), "SELECT pg_advisory_unlock_all(); SELECT pg_advisory_lock(%lld)",
+             pgtemp_number("SELECT pgwork.lock_key('new')"));
+    PQclear(PQexec(conn, sql));
+    TEST_ASSERT_NULL(strstr(visit(h)->text, "foreign locks"));
+    pgtemp_exec("SELECT pgwork.lock_queue('new', false, false, 1, 0, false, false)");
+    snprintf(sql, sizeof(sql),
+             "note foreign locks: session %d of user pgw_it_stranger, which has no role of pgwork, "
+             "holds an advisory lock of lock with the key %lld, whose name was never acquired | ",
+             PQbackendPID(conn), pgtemp_number("SELECT pgwork.lock_key('new')"));
+    ASSERT_HAS(sql, visit(h)->text);
+    pgtemp_exec("SELECT pgwork.lock_forget('new')");
     end(conn);
     TEST_ASSERT_NULL(strstr(visit(h)->text, "foreign locks"));
     pgtemp_exec("SELECT pgwork.queue_drop('ours'); SELECT pgwork.sema_drop('ours');"

@@ -202,7 +202,7 @@ void test_jobs_that_are_claimed_apart_do_not_wait_for_each_other(void)
 
     for (int i = 0; i < 100; i++) jobs[i] = blank;
     ASSERT_ST(PGW_OK, pgw_enqueue_many(h, "apart", jobs, 100, NULL, NULL, NULL), h);
-    o.queues = queues, o.queues_count = 1, o.max = 3, o.apart = 1;
+    o.queues = queues, o.queues_count = 1, o.max = 3, o.apart = true;
     ASSERT_ST(PGW_OK, pgw_claim(h, &o, &batch), h);
     TEST_ASSERT_EQUAL(3, pgw_batch_count(batch));
     for (size_t i = 0; i < 3; i++) refs[i] = pgw_job_ref(pgw_batch_job(batch, i));

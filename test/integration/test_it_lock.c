@@ -1082,6 +1082,43 @@ void test_a_timeout_beyond_all_times_is_refused_as_any_other(void)
     pgw_close(h);
 }
 
+/* A statement that waits keeps its snapshot; who waits for longer commits in between. */
+void test_a_statement_waits_half_a_second_at_most_and_a_procedure_longer(void)
+{
+    static const char *const too_long[] = {"SELECT pgwork.lock_acquire('slow', timeout_ms => 501)",
+                                           "SELECT pgwork.lock_acquire('slow', timeout_ms => -1)",
+                                           "SELECT pgwork.lock_acquire_xact('slow', false, 501)"};
+    pgw *h = it_open_bare();
+    pgw_lock *l = acquired(h, "slow", PGW_LOCK_EXCLUSIVE, 0);
+    struct pg_conn *sql = pgtemp_connect();
+    PGresult *res;
+
+    for (size_t i = 0; i < sizeof(too_long) / sizeof(too_long[0]); i++) {
+        res = PQexec(sql, too_long[i]);
+        TEST_ASSERT_EQUAL_STRING("PW001", PQresultErrorField(res, PG_DIAG_SQLSTATE));
+        TEST_ASSERT_NOT_NULL(
+            strstr(PQresultErrorField(res, PG_DIAG_MESSAGE_HINT), "CALL pgwork.lock_wait("));
+        PQclear(res);
+    }
+    res = PQexec(sql, "CALL pgwork.lock_wait('slow', timeout_ms => 700)");
+    TEST_ASSERT_EQUAL_INT(PGRES_TUPLES_OK, PQresultStatus(res));
+    TEST_ASSERT_TRUE(PQgetisnull(res, 0, 0));
+    PQclear(res);
+    PQclear(PQexec(sql, "BEGIN"));
+    res = PQexec(sql, "CALL pgwork.lock_wait('free')"); /* before anything is taken */
+    TEST_ASSERT_EQUAL_STRING("2D000", PQresultErrorField(res, PG_DIAG_SQLSTATE));
+    PQclear(res);
+    PQclear(PQexec(sql, "ROLLBACK"));
+    TEST_ASSERT_EQUAL_INT64(1, ask(h, "SELECT pgwork.lock_is_free('free')"));
+    expect(h, PGW_OK, pgw_lock_release(l));
+    res = PQexec(sql, "CALL pgwork.lock_wait('slow')");
+    TEST_ASSERT_EQUAL_INT(PGRES_TUPLES_OK, PQresultStatus(res));
+    TEST_ASSERT_EQUAL_INT64(1, ask(h, "SELECT count(*) FROM pgwork.lock_list('slow')"));
+    PQclear(res);
+    PQfinish(sql);
+    pgw_close(h);
+}
+
 /* SQL callers may have a lock already, which a handle refuses. */
 void test_an_acquisition_that_fails_undoes_itself_alone(void)
 {

@@ -512,6 +512,17 @@ void test_a_retry_waits_for_its_backoff(void)
     TEST_ASSERT_EQUAL_STRING("0 0 0 1 0", kit_places(a, "q")); /* its tenth */
 }
 
+/* As the docs say, and so that the library takes it: in bytes, and no letter is cut. */
+void test_an_error_is_kept_up_to_8000_bytes(void)
+{
+    kit_put(a, "q");
+    take("q", &job);
+    TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, "fail", &job, ", 'x' || repeat('é', 5000), 0"));
+    TEST_ASSERT_EQUAL_STRING("7999 t",
+                             kit_text(a, "SELECT octet_length(error) || ' ' || "
+                                         "(error ~ '^xé+$')::text::char FROM pgwork.job"));
+}
+
 /* -- cancel -------------------------------------------------------------------------------------
  */
 

@@ -1,0 +1,15 @@
+#!/bin/sh
+# Every rule (R1 ...) that a comment or a test names is in doc/rules.md, and every test that the pages name exists.
+cd "$(dirname "$0")/../.." || exit 1
+bad=0
+for rule in $(grep -rhoE '\bR[0-9]{1,2}\b|test_R[0-9]+' src inc test/integration --include=*.[ch] | sed 's/test_R0*/R/' | sort -u); do
+    grep -q "^| \*\*$rule\*\* " doc/rules.md || { echo "$rule is not in doc/rules.md"; bad=1; }
+done
+for name in $(grep -hoE '\btest_[A-Za-z0-9_]+\b' doc/rules.md doc/reliability.md | grep -v '^test_R05$' | sort -u); do
+    case $name in test_it_*) test -e "test/integration/$name.c" || { echo "there is no $name.c"; bad=1; }; continue ;; esac
+    grep -rqE "^void $name\(" test/unit test/integration || { echo "there is no test $name"; bad=1; }
+done
+for file in $(grep -hoE '\btest/[a-z]+/[A-Za-z0-9_]+\.(c|sh|pml)\b' doc/rules.md doc/reliability.md | sort -u); do
+    test -e "$file" || { echo "there is no $file"; bad=1; }
+done
+exit $bad
