@@ -128,7 +128,7 @@ void role_late(void)
 
     h = open_handle();
     for (int i = 0; going(); i++) {
-        together(1 + draw(4), i % 3 != 1, i < 2 ? 1500 : 500 + draw(longest_ms));
+        together(1 + draw(4), i % 3 != 1, i < 2 ? 1500 : 500 + draw(draw(3) ? 3000 : longest_ms));
         nap_ms(draw(500));
     }
     pgw_close(h);
