@@ -34,14 +34,14 @@ done
 [ -n "$questions" ] || questions='claim steady enqueue peers wal payload pin backlog reap worker client pickup pooler queues' # its 10,000 queues last
 export PATH here top out clients batches pins seconds rounds rounds_asked steady_seconds pin_seconds backlog quick smoke look
 mkdir -p "$out"
-# A checkout of the first engine (commit a915381), built, to be measured beside this one, by its own programs.
+# A checkout of the first engine (commit a915381), built, to be measured beside this one. The programs here are linked with its library.
 engine1=${PGWORK_ENGINE1:-}
 if [ -n "$engine1" ]; then
     if [ ! -x "$engine1/build/pgwork" ]; then usage "PGWORK_ENGINE1: no build/pgwork in $engine1"; fi
     for program in claim noop_worker pickup; do
         # shellcheck disable=SC2046  # words
-        ${CC:-cc} -std=c11 -D_POSIX_C_SOURCE=200809L -O2 -I"$engine1/inc" $(pkg-config --cflags libpq) -o "$top/build/bench/engine1-$program" \
-            "$engine1/bench/$program.c" "$engine1/build/libpgwork.a" -lpq -pthread
+        ${CC:-cc} -std=c11 -D_POSIX_C_SOURCE=200809L -O2 -I"$engine1/inc" -include "$here/engine1.h" $(pkg-config --cflags libpq) -o "$top/build/bench/engine1-$program" \
+            "$here/$program.c" "$engine1/build/libpgwork.a" -lpq -pthread
     done
 fi
 . "$here/lib.sh"
