@@ -352,7 +352,7 @@ FILES = inc/pgwork.h:$(includedir):644 inc/pgwork.hpp:$(includedir):644 $(patsub
   $(patsubst %,%:$(datadir)/pgwork/migrations:644,$(wildcard migrations/*.sql)) \
   $(FUNCTIONS:%=$(REF)/man3/%.3:$(mandir)/man3:644) $(REF)/reference.html:$(docdir):644 \
   $(foreach n,1 5 7,$(patsubst %,%:$(mandir)/man$n:644,$(wildcard doc/man/*.$n))) \
-  $(patsubst %,%:$(docdir):644,README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md LICENSE) bench/figures.md:$(docdir)/bench:644 inc/pgwork.h:$(docdir)/inc:644 inc/pgwork.hpp:$(docdir)/inc:644 $(patsubst %,%:$(docdir)/inc/pgwork:644,$(wildcard inc/pgwork/*.h)) \
+  $(patsubst %,%:$(docdir):644,README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md LICENSE) bench/figures.md:$(docdir)/bench:644 test/chaos/README.md:$(docdir)/test/chaos:644 inc/pgwork.h:$(docdir)/inc:644 inc/pgwork.hpp:$(docdir)/inc:644 $(patsubst %,%:$(docdir)/inc/pgwork:644,$(wildcard inc/pgwork/*.h)) \
   $(foreach d,doc doc/howto doc/decisions doc/plots examples,$(patsubst %,%:$(docdir)/$d:644,$(wildcard $d/*.md $d/*.svg $d/*.c $d/*.cpp))) \
   $(UNITS:%=%:$(unitdir):644) \
   $(patsubst %,%:$(bashcompdir):644,$(wildcard examples/pgwork/completion/*.bash)) \
