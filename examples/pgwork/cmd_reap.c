@@ -126,7 +126,7 @@ int cmd_reap(cli *c, int argc, char **argv)
         .synopsis = "reap [--once]",
         .about =
             "Requeues jobs of expired leases, makes delayed jobs ready at their time, and deletes\n"
-            "finished jobs that are no longer kept. Runs until TERM, INT or QUIT. HUP reads\n"
+            "finished jobs after their retention. Runs until TERM, INT or QUIT. HUP reads\n"
             "--dsn-file, service and password file again.\n"
             "Run at least one, better two, on different machines.",
         .more = "Under systemd it says READY=1, WATCHDOG=1 and STOPPING=1.",
