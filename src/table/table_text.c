@@ -134,14 +134,20 @@ void pgw__put_key_order(pgw__buf *b, const pgw_table *t)
     }
 }
 
+/* Column k of the key, and its operator: the other side follows. */
+static void put_key_equals(pgw__buf *b, const pgw_table *t, size_t k)
+{
+    pgw__buf_text(b, k > 0 ? " AND " : "");
+    pgw__put_column(b, t->key[k].column);
+    pgw__buf_text(b, " ");
+    put_operator(b, &t->key[k].equal);
+    pgw__buf_text(b, " ");
+}
+
 void pgw__put_key_join(pgw__buf *b, const pgw_table *t, const char *with)
 {
     for (size_t k = 0; k < t->key_count; k++) {
-        pgw__buf_text(b, k > 0 ? " AND " : "");
-        pgw__put_column(b, t->key[k].column);
-        pgw__buf_text(b, " ");
-        put_operator(b, &t->key[k].equal);
-        pgw__buf_text(b, " ");
+        put_key_equals(b, t, k);
         pgw__buf_text(b, with);
         pgw__buf_text(b, ".");
         put_key_name(b, k);
@@ -151,11 +157,7 @@ void pgw__put_key_join(pgw__buf *b, const pgw_table *t, const char *with)
 void pgw__put_key_is(pgw__buf *b, const pgw_table *t, int first)
 {
     for (size_t k = 0; k < t->key_count; k++) {
-        pgw__buf_text(b, k > 0 ? " AND " : "");
-        pgw__put_column(b, t->key[k].column);
-        pgw__buf_text(b, " ");
-        put_operator(b, &t->key[k].equal);
-        pgw__buf_text(b, " ");
+        put_key_equals(b, t, k);
         pgw__put_cast(b, first + (int)k, t->key[k].column);
     }
 }
