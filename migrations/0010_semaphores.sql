@@ -136,26 +136,19 @@ END $$;
 
 -- Shared, by who takes, extends or returns permits. If it is shut, or somebody waits to shut it, that is mostly for a moment; but
 -- who has shut it can stay in his transaction, and permits would end in silence, with those who hold them waiting here.
-CREATE FUNCTION pgwork._gate_wait(s pgwork.semaphore) RETURNS void
+-- So is the mark of sessions that passed the head of the queue (sema.past), for which the head looks with an exclusive lock.
+CREATE FUNCTION pgwork._gate_wait(s pgwork.semaphore, gate text, fault text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '1s' AS $$
 BEGIN
-    PERFORM pg_advisory_xact_lock_shared(pgwork._lock('sema.gate', s.id));
+    PERFORM pg_advisory_xact_lock_shared(pgwork._lock(gate, s.id));
 EXCEPTION WHEN lock_not_available THEN
-    PERFORM pgwork._gate_fault(s, 'is resized or dropped by a transaction that stays open', pgwork._lock('sema.gate', s.id));
+    PERFORM pgwork._gate_fault(s, fault, pgwork._lock(gate, s.id));
 END $$;
 
 -- The same, where mostly nobody is in the way.
 CREATE FUNCTION pgwork._gate_pass(s pgwork.semaphore) RETURNS void
-LANGUAGE sql RETURN CASE WHEN NOT pg_try_advisory_xact_lock_shared(pgwork._lock('sema.gate', s.id)) THEN pgwork._gate_wait(s) END;
-
--- The mark of sessions that passed the head of the queue. The head looks for it with an exclusive lock, for a moment.
-CREATE FUNCTION pgwork._mark_past(s pgwork.semaphore) RETURNS void
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '1s' AS $$
-BEGIN
-    PERFORM pg_advisory_xact_lock_shared(pgwork._lock('sema.past', s.id));
-EXCEPTION WHEN lock_not_available THEN
-    PERFORM pgwork._gate_fault(s, 'is locked from outside', pgwork._lock('sema.past', s.id));
-END $$;
+LANGUAGE sql RETURN CASE WHEN NOT pg_try_advisory_xact_lock_shared(pgwork._lock('sema.gate', s.id)) THEN
+    pgwork._gate_wait(s, 'sema.gate', 'is resized or dropped by a transaction that stays open') END;
 
 -- Up to n free permits, those of the dead among them, locked for this transaction; not those that others are just taking.
 CREATE FUNCTION pgwork._permits_at_hand(semaphore integer, permits integer, n integer, dead bigint[]) RETURNS integer[]
@@ -338,7 +331,7 @@ BEGIN
     IF pgwork._turn_held(s.name) THEN
         RETURN; -- somebody is in front
     END IF;
-    PERFORM pgwork._mark_past(s);
+    PERFORM pgwork._gate_wait(s, 'sema.past', 'is locked from outside'); -- marks that it passed the head
     IF pgwork._turn_held(s.name) THEN
         RETURN; -- has come there before we were marked: would not see us, nor be told
     END IF;
@@ -493,7 +486,7 @@ CREATE FUNCTION pgwork._sema_wake(s pgwork.semaphore) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF NOT pgwork._turn_held(s.name) THEN
-        PERFORM pgwork._mark_past(s);
+        PERFORM pgwork._gate_wait(s, 'sema.past', 'is locked from outside'); -- marks that it passed the head
         IF NOT pgwork._turn_held(s.name) THEN
             RETURN;
         END IF;
