@@ -15,7 +15,7 @@ typedef enum pgw__sql {
 
 /* Versions of the schema that this library works with: from the last one on that a statement of its
  * own needs. */
-#define PGW__SCHEMA_MIN 14
+#define PGW__SCHEMA_MIN 18
 #define PGW__SCHEMA_MAX pgw__sql_migrations()
 
 const char *pgw__sql_name(pgw__sql id);

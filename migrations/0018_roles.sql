@@ -1,4 +1,4 @@
--- 0014: who may do what. The roles can only EXECUTE; the operator reads as well.
+-- 0018: who may do what. The roles can only EXECUTE; the operator reads as well.
 
 -- Roles belong to the cluster, so another schema may have made them; whoever may not make roles asks somebody who may.
 DO $$
