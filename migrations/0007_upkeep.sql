@@ -69,12 +69,13 @@ SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off S
 DECLARE now_is CONSTANT timestamptz := pgwork._now(); moved bigint;
 BEGIN
     PERFORM pg_current_xact_id(); -- before the first position, see 0004_marks.sql
+    ids := pgwork._to_gates(q, ids, dead);
     WITH d AS (DELETE FROM pgwork.delayed_job d USING (SELECT q.id AS queue, u.id FROM unnest(ids) u (id) OFFSET 0) u
          WHERE NOT dead AND d.queue = ANY (ARRAY[u.queue]) AND d.id = u.id RETURNING d.*
     ), l AS (DELETE FROM pgwork.dead_job d USING (SELECT q.id AS queue, u.id FROM unnest(ids) u (id) OFFSET 0) u
          WHERE dead AND d.queue = ANY (ARRAY[u.queue]) AND d.id = u.id
         RETURNING now_is, d.id, d.created_at, d.queue, d.priority, 0, d.max_attempts, d.lease_ms, d.kind, NULL,
-                  d.error, d.tags, d.payload, d.body, d.grp, d.expires_at, d.meta
+                  d.error, d.tags, d.payload, d.body, d.grp, d.expires_at, d.meta, NULL::text, NULL::bigint
     )
     INSERT INTO pgwork.live_job (ready_at, created_at, queue, lane, attempt, max_attempts, lease_ms, id, last_id, kind,
                                  key, error, tags, payload, body, grp, expires_at, meta)
@@ -242,7 +243,7 @@ BEGIN
       FROM pgwork.queue t
      CROSS JOIN LATERAL (SELECT d.run_at FROM pgwork.delayed_job d
                           WHERE d.queue = t.id AND NOT EXISTS (SELECT FROM pgwork._resting(d.queue, d.id))
-                          ORDER BY d.run_at LIMIT 1) d;
+                            AND d.run_at < 'infinity' ORDER BY d.run_at LIMIT 1) d;
 END $$;
 
 -- Cancel requests of jobs that are no longer leased. Jobs requeued before their cancel committed are cancelled now.
@@ -456,7 +457,8 @@ BEGIN
             pgwork._refuse_unless(low >= 0, 'after_id', after_id::text, '0 and up, or NULL');
     -- A job that somebody has locked is just becoming ready, or is cancelled.
     chosen := ARRAY(SELECT d.id FROM pgwork.delayed_job d
-                     WHERE d.queue = q.id AND d.id > low AND (reschedule.ids IS NULL OR d.id = ANY (reschedule.ids))
+                     WHERE d.queue = q.id AND d.id > low AND d.gate IS NULL
+                       AND (reschedule.ids IS NULL OR d.id = ANY (reschedule.ids))
                        AND (reschedule.kind IS NULL OR d.kind = reschedule.kind)
                      ORDER BY d.id LIMIT batch FOR UPDATE SKIP LOCKED);
     moved := cardinality(chosen); last_id := chosen[moved];

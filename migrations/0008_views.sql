@@ -14,8 +14,9 @@ SELECT j.ctid AS at, j.queue, k.id, CASE WHEN j.token IS NULL THEN 'ready' ELSE 
 
 -- The others, in the same form. `finished` lets a plan leave out the done ones.
 CREATE VIEW pgwork._other_job AS
-SELECT NULL::tid AS at, j.queue, j.id, 'delayed' AS state, j.kind, j.priority::integer AS priority, j.attempt,
-       j.max_attempts, NULL::text AS holder, NULL::timestamptz AS lease_until, j.run_at, j.created_at,
+SELECT NULL::tid AS at, j.queue, j.id, CASE WHEN j.gate IS NULL THEN 'delayed' ELSE 'waiting' END AS state, j.kind,
+       j.priority::integer AS priority, j.attempt, j.max_attempts, NULL::text AS holder,
+       NULL::timestamptz AS lease_until, nullif(j.run_at, 'infinity') AS run_at, j.created_at,
        NULL::timestamptz AS finished_at, j.error, j.key, j.tags, j.payload, octet_length(j.body) AS body_bytes,
        NULL::jsonb AS output, j.grp, j.expires_at, j.meta, false AS finished FROM pgwork.delayed_job j
  UNION ALL
@@ -72,8 +73,8 @@ DECLARE
     low CONSTANT bigint := greatest(after_id, job_list.id - 1, 0);
     high CONSTANT bigint := coalesce(job_list.id, 9223372036854775807);
 BEGIN
-    PERFORM pgwork._refuse_unless(any_state OR state IN ('ready', 'delayed', 'leased', 'done', 'dead', 'cancelled'),
-                                  'state', state, 'ready, delayed, leased, done, dead, cancelled, or NULL for any'),
+    PERFORM pgwork._refuse_unless(any_state OR state = ANY ('{ready,waiting,delayed,leased,done,dead,cancelled}'),
+                                  'state', state, 'ready, waiting, delayed, leased, done, dead, cancelled, or NULL'),
             pgwork._refuse_unless(coalesce(job_list.id, 1) > 0, 'id', job_list.id::text, '1 and up, or NULL for any'),
             pgwork._refuse_unless(coalesce(after_id, 0) >= 0, 'after_id', after_id::text, '0 and up, or NULL'),
             pgwork._refuse_unless(coalesce(at_most, 1) > 0, 'at_most', at_most::text, '1 and up, or NULL for all');
