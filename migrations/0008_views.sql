@@ -14,7 +14,7 @@ SELECT j.ctid AS at, j.queue, k.id, CASE WHEN j.token IS NULL THEN 'ready' ELSE 
 
 -- The others, in the same form. `finished` lets a plan leave out the done ones.
 CREATE VIEW pgwork._other_job AS
-SELECT NULL::tid AS at, j.queue, j.id, CASE WHEN j.gate IS NULL THEN 'delayed' ELSE 'waiting' END AS state, j.kind,
+SELECT NULL::tid AS at, j.queue, j.id, CASE WHEN j.gate IS NULL THEN 'delayed' ELSE 'gated' END AS state, j.kind,
        j.priority::integer AS priority, j.attempt, j.max_attempts, NULL::text AS holder,
        NULL::timestamptz AS lease_until, nullif(j.run_at, 'infinity') AS run_at, j.created_at,
        NULL::timestamptz AS finished_at, j.error, j.key, j.tags, j.payload, octet_length(j.body) AS body_bytes,
@@ -73,8 +73,8 @@ DECLARE
     low CONSTANT bigint := greatest(after_id, job_list.id - 1, 0);
     high CONSTANT bigint := coalesce(job_list.id, 9223372036854775807);
 BEGIN
-    PERFORM pgwork._refuse_unless(any_state OR state = ANY ('{ready,waiting,delayed,leased,done,dead,cancelled}'),
-                                  'state', state, 'ready, waiting, delayed, leased, done, dead, cancelled, or NULL'),
+    PERFORM pgwork._refuse_unless(any_state OR state = ANY ('{ready,gated,delayed,leased,done,dead,cancelled}'),
+                                  'state', state, 'ready, gated, delayed, leased, done, dead, cancelled, or NULL'),
             pgwork._refuse_unless(coalesce(job_list.id, 1) > 0, 'id', job_list.id::text, '1 and up, or NULL for any'),
             pgwork._refuse_unless(coalesce(after_id, 0) >= 0, 'after_id', after_id::text, '0 and up, or NULL'),
             pgwork._refuse_unless(coalesce(at_most, 1) > 0, 'at_most', at_most::text, '1 and up, or NULL for all');
@@ -96,7 +96,7 @@ END $$;
 
 -- missing_ok: a caller that goes through all queues may come to one that was dropped since it began.
 CREATE FUNCTION pgwork.depth(queue text, at_most bigint DEFAULT NULL, missing_ok boolean DEFAULT false,
-    OUT ready bigint, OUT leased bigint, OUT delayed bigint, OUT dead bigint, OUT done bigint, OUT oldest_ms bigint)
+    OUT ready bigint, OUT leased bigint, OUT delayed bigint, OUT gated bigint, OUT dead bigint, OUT done bigint, OUT oldest_ms bigint)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
 DECLARE q pgwork.queue; m pgwork.mark;
@@ -115,7 +115,10 @@ BEGIN
                                   WHERE j.queue = q.id AND j.lane = (f.i - 1)::smallint AND j.pos > f.floor
                                   ORDER BY j.pos LIMIT at_most) j LIMIT at_most) s;
     leased := least(leased, at_most); ready := least(ready, at_most - leased);
-    SELECT count(*) INTO delayed FROM (SELECT FROM pgwork.delayed_job j WHERE j.queue = q.id LIMIT at_most) s;
+    SELECT count(*) INTO delayed FROM (SELECT FROM pgwork.delayed_job j
+      WHERE j.queue = q.id AND j.run_at < 'infinity' LIMIT at_most) s;
+    SELECT count(*) INTO gated FROM (SELECT FROM pgwork.delayed_job j
+      WHERE j.queue = q.id AND j.run_at = 'infinity' LIMIT at_most) s;
     SELECT count(*) INTO dead FROM (SELECT FROM pgwork.dead_job j WHERE j.queue = q.id LIMIT at_most) s;
     SELECT count(*) INTO done FROM (SELECT FROM pgwork.done_job j WHERE j.queue = q.id LIMIT at_most) s;
     -- The head of each range is its oldest.
@@ -127,14 +130,14 @@ BEGIN
 END $$;
 
 CREATE FUNCTION pgwork.queue_list(queue text DEFAULT NULL, at_most bigint DEFAULT NULL)
-RETURNS TABLE (queue text, ready bigint, leased bigint, delayed bigint, dead bigint, done bigint, oldest_ms bigint,
-    paused boolean, draining boolean, lease_ms integer, max_attempts integer, backoff_ms bigint, backoff_cap_ms bigint,
+RETURNS TABLE (queue text, ready bigint, leased bigint, delayed bigint, gated bigint, dead bigint, done bigint,
+    oldest_ms bigint, paused boolean, draining boolean, lease_ms integer, max_attempts integer, backoff_ms bigint, backoff_cap_ms bigint,
     retention_ms bigint, max_bytes integer, notify boolean)
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT q.name, d.*, q.paused, q.draining, q.lease_ms, q.max_attempts, q.backoff_ms, q.backoff_cap_ms,
            q.retention_ms, q.max_bytes, q.notify
       FROM pgwork.queue q LEFT JOIN pgwork._used_queues($1) u USING (id) CROSS JOIN LATERAL (
-           SELECT 0, 0, 0, 0, 0, 0 WHERE u.name IS NULL UNION ALL -- ready is NULL: it was dropped meanwhile
+           SELECT 0, 0, 0, 0, 0, 0, 0 WHERE u.name IS NULL UNION ALL -- ready is NULL: it was dropped meanwhile
            SELECT d.* FROM pgwork.depth(u.name, $2, true) d WHERE u.name IS NOT NULL AND d.ready IS NOT NULL OFFSET 0) d
      WHERE $1 IS NULL OR q.name = $1 ORDER BY 1
 $$;
@@ -160,7 +163,7 @@ SET search_path = pg_catalog, pg_temp AS 'SELECT max(number) FROM pgwork.migrati
 COMMENT ON FUNCTION pgwork.job_list IS 'A page of the view job in the order of ids, or one job by its id: by indexes.';
 COMMENT ON FUNCTION pgwork.depth IS 'Counts of a queue by state, up to at_most, and the age of its oldest ready job.';
 COMMENT ON FUNCTION pgwork.version IS 'Number of the last migration applied.';
-COMMENT ON VIEW pgwork.job IS 'Every job, whatever its state: ready, leased, delayed, dead, done, cancelled.';
+COMMENT ON VIEW pgwork.job IS 'Every job, whatever its state: ready, leased, delayed, gated, dead, done, cancelled.';
 COMMENT ON FUNCTION pgwork.queue_list IS 'Settings of a queue, or of all, and counts by state up to at_most.';
 COMMENT ON VIEW pgwork.queue_stats IS 'Settings and exact counts of every queue; queue_list(at_most => n) is cheap.';
 COMMENT ON VIEW pgwork.queues IS 'Queues and their settings; no counts.';

@@ -380,14 +380,17 @@ BEGIN
 END $$;
 
 -- Deletes the jobs of a group that wait at its gate.
-CREATE FUNCTION pgwork.group_purge(queue text, grp text, batch bigint DEFAULT NULL) RETURNS bigint
+CREATE FUNCTION pgwork.group_purge(queue text, grp text, batch bigint DEFAULT NULL, older_than_ms bigint DEFAULT NULL)
+RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
-DECLARE q pgwork.queue := pgwork._queue(queue); gone record;
+DECLARE q pgwork.queue := pgwork._queue(queue); before CONSTANT timestamptz := pgwork._before(older_than_ms); gone record;
 BEGIN
-    PERFORM pgwork._check_group(grp), pgwork._refuse_unless(coalesce(batch, 1) > 0, 'batch', batch::text, '1 and up, or NULL for all');
+    PERFORM pgwork._check_group(grp),
+            pgwork._refuse_unless(coalesce(batch, 1) > 0, 'batch', batch::text, '1 and up, or NULL for all');
     WITH d AS (
         DELETE FROM pgwork.delayed_job d WHERE d.ctid = ANY (ARRAY(
-            SELECT w.ctid FROM pgwork.delayed_job w WHERE w.queue = q.id AND w.gate = grp ORDER BY w.place LIMIT batch
+            SELECT w.ctid FROM pgwork.delayed_job w WHERE w.queue = q.id AND w.gate = group_purge.grp AND w.created_at < before
+             ORDER BY w.place LIMIT batch
                FOR UPDATE SKIP LOCKED)) RETURNING d.id, d.key
     ) SELECT count(*) AS n, array_agg(d.id) FILTER (WHERE d.key IS NOT NULL) AS ids,
              array_agg(d.key) FILTER (WHERE d.key IS NOT NULL) AS keys INTO gone FROM d;
@@ -397,7 +400,7 @@ END $$;
 
 -- Groups from after_grp on, with counts of up to 1,000. blocked_by: the job that keeps its place while it waits for a
 -- retry (hold), or the dead letter (block).
-CREATE TYPE pgwork.group_state AS (grp text, waiting bigint, admitted bigint, leased bigint, group_limit integer,
+CREATE TYPE pgwork.group_state AS (grp text, gated bigint, admitted bigint, leased bigint, group_limit integer,
     group_retry text, held_until timestamptz, blocked_by bigint, next_id bigint, next_since timestamptz);
 CREATE FUNCTION pgwork.group_list(queue text, grp text DEFAULT NULL, after_grp text DEFAULT '', at_most bigint DEFAULT 100)
 RETURNS SETOF pgwork.group_state
@@ -431,5 +434,5 @@ COMMENT ON FUNCTION pgwork.group_reset IS 'The group goes by the settings of its
 COMMENT ON FUNCTION pgwork.group_hold IS 'No job of the group starts for for_ms, or until group_unblock().';
 COMMENT ON FUNCTION pgwork.group_unblock IS 'Ends a hold; jobs that stop the group give up their places. How many.';
 COMMENT ON FUNCTION pgwork.group_purge IS 'Deletes jobs of a group that wait. How many.';
-COMMENT ON FUNCTION pgwork.group_list IS 'Groups of a queue: waiting and admitted jobs, limit, and what stops the group.';
+COMMENT ON FUNCTION pgwork.group_list IS 'Groups of a queue: gated and admitted jobs, limit, and what stops the group.';
 COMMENT ON VIEW pgwork.groups IS 'All groups of all queues; group_list() shows some.';

@@ -15,6 +15,7 @@ static void queue_out_depth(out *o, const pgw_depth *d)
     out_int(o, "ready", d->ready);
     out_int(o, "leased", d->leased);
     out_int(o, "delayed", d->delayed);
+    out_int(o, "gated", d->gated);
     out_int(o, "dead", d->dead);
     out_int(o, "done", d->done);
     out_int(o, "oldest_ms", d->oldest_ms);
@@ -54,6 +55,7 @@ static int queue_each(const pgw_queue_info *q, void *arg)
     table_int(&l->rows, q->depth->ready);
     table_int(&l->rows, q->depth->leased);
     table_int(&l->rows, q->depth->delayed);
+    table_int(&l->rows, q->depth->gated);
     table_int(&l->rows, q->depth->dead);
     table_age(&l->rows, q->depth->oldest_ms ? q->depth->oldest_ms : -1);
     table_age(&l->rows, q->opts->lease_ms);
@@ -73,8 +75,9 @@ static int queue_list(cli *c, int argc, char **argv)
                  "draining (no enqueues) or closed (neither).",
         .more = "Ends with 1 when there are none.",
     };
-    static const char *const headings[] = {"QUEUE", "STATE",   "READY>", "LEASED>",   "DELAYED>",
-                                           "DEAD>", "OLDEST>", "LEASE>", "ATTEMPTS>", "RETENTION>"};
+    static const char *const headings[] = {"QUEUE",    "STATE",     "READY>",    "LEASED>",
+                                           "DELAYED>", "GATED>",    "DEAD>",     "OLDEST>",
+                                           "LEASE>",   "ATTEMPTS>", "RETENTION>"};
     args a;
     int code = opts_parse(c, &a, &use, opts, argc, argv);
     if (code != OPTS_GO) return code;
@@ -266,7 +269,7 @@ static int queue_depth(cli *c, int argc, char **argv)
         .max = 1,
         .missing = "NAME",
     };
-    static const char *const headings[] = {"READY>", "LEASED>", "DELAYED>",
+    static const char *const headings[] = {"READY>", "LEASED>", "DELAYED>", "GATED>",
                                            "DEAD>",  "DONE>",   "OLDEST>"};
     args a;
     int code = opts_parse(c, &a, &use, opts, argc, argv);
@@ -287,6 +290,7 @@ static int queue_depth(cli *c, int argc, char **argv)
     table_int(&t, d.ready);
     table_int(&t, d.leased);
     table_int(&t, d.delayed);
+    table_int(&t, d.gated);
     table_int(&t, d.dead);
     table_int(&t, d.done);
     table_age(&t, d.oldest_ms ? d.oldest_ms : -1);

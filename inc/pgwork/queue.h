@@ -109,12 +109,12 @@ PGW_API pgw_status pgw_queue_drop(pgw *h, const char *queue, bool force);
 
 typedef struct pgw_depth {
     size_t struct_size;
-    int64_t ready, leased, delayed, dead, done;
+    int64_t ready, leased, delayed, gated, dead, done; /* gated: wait for jobs of their group */
     int64_t oldest_ms; /* how long the oldest ready job has waited (see below); 0: none */
 } pgw_depth;
-#define PGW_DEPTH_INIT                      \
-    {                                       \
-        sizeof(pgw_depth), 0, 0, 0, 0, 0, 0 \
+#define PGW_DEPTH_INIT                         \
+    {                                          \
+        sizeof(pgw_depth), 0, 0, 0, 0, 0, 0, 0 \
     }
 /**
  * Counts the jobs of a queue.

@@ -48,7 +48,8 @@ static pgw_status list_check_kind(pgw *h, const char *argument, const char *kind
 
 static pgw_status list_check_state(pgw *h, const char *state)
 {
-    static const char *const states[] = {"ready", "delayed", "leased", "done", "dead", "cancelled"};
+    static const char *const states[] = {"ready", "delayed", "gated",    "leased",
+                                         "done",  "dead",    "cancelled"};
 
     return pgw__check_word(h, "opts->state", state, states, sizeof(states) / sizeof(states[0]));
 }

@@ -116,15 +116,16 @@ pgw_status pgw_queue_drop(pgw *h, const char *queue, bool force)
 
 /* ---- counts ---- */
 
-/* Six columns from col on, in the order of pgw_depth. */
+/* Seven columns from col on, in the order of pgw_depth. */
 static void queue_depth_from(pgw_depth *depth, const pgw__rows *rows, int row, int col)
 {
     depth->ready = pgw__rows_int(rows, row, col);
     depth->leased = pgw__rows_int(rows, row, col + 1);
     depth->delayed = pgw__rows_int(rows, row, col + 2);
-    depth->dead = pgw__rows_int(rows, row, col + 3);
-    depth->done = pgw__rows_int(rows, row, col + 4);
-    depth->oldest_ms = pgw__rows_int(rows, row, col + 5);
+    depth->gated = pgw__rows_int(rows, row, col + 3);
+    depth->dead = pgw__rows_int(rows, row, col + 4);
+    depth->done = pgw__rows_int(rows, row, col + 5);
+    depth->oldest_ms = pgw__rows_int(rows, row, col + 6);
 }
 
 typedef struct queue_depth_ctx {
