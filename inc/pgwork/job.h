@@ -94,7 +94,7 @@ typedef struct pgw_job_spec {
     pgw_key_scope key_scope;
     pgw_key_policy key_policy;
     int64_t key_period_ms;    /* for PGW_KEY_SCOPE_PERIOD: 1 ms to a year */
-    const char *group;        /* kept with the job, 1 to 255 bytes; NULL: none */
+    const char *group;        /* has a limit (pgwork/group.h), 1 to 255 bytes; NULL: none */
     int64_t expires_us;       /* kept with the job, server's clock; 0: none */
     const char *meta;         /* such as a trace context, a JSON object that a claim returns; NULL: none */
 } pgw_job_spec;
