@@ -5,7 +5,8 @@ CREATE VIEW pgwork._live_job AS
 SELECT j.ctid AS at, j.queue, k.id, CASE WHEN j.token IS NULL THEN 'ready' ELSE 'leased' END AS state, k.kind,
        j.lane / 2 AS priority, j.attempt, j.max_attempts, j.holder, j.lease_until, NULL::timestamptz AS run_at,
        k.created_at, NULL::timestamptz AS finished_at, j.error, j.key, j.tags, k.payload,
-       octet_length(j.body) AS body_bytes, NULL::jsonb AS output, j.grp, j.expires_at, j.meta, false AS finished
+       octet_length(j.body) AS body_bytes, NULL::jsonb AS output, nullif(j.grp, '') AS grp, j.expires_at, j.meta,
+       false AS finished
   FROM pgwork.live_job j
  CROSS JOIN LATERAL unnest(coalesce(j.ids, ARRAY[coalesce(j.id, j.pos)]), coalesce(j.kinds, ARRAY[j.kind]),
                            coalesce(j.payloads, ARRAY[j.payload]), coalesce(j.created, ARRAY[j.created_at]))
@@ -18,11 +19,11 @@ SELECT NULL::tid AS at, j.queue, j.id, CASE WHEN j.gate IS NULL THEN 'delayed' E
        j.priority::integer AS priority, j.attempt, j.max_attempts, NULL::text AS holder,
        NULL::timestamptz AS lease_until, nullif(j.run_at, 'infinity') AS run_at, j.created_at,
        NULL::timestamptz AS finished_at, j.error, j.key, j.tags, j.payload, octet_length(j.body) AS body_bytes,
-       NULL::jsonb AS output, j.grp, j.expires_at, j.meta, false AS finished FROM pgwork.delayed_job j
+       NULL::jsonb AS output, nullif(j.grp, '') AS grp, j.expires_at, j.meta, false AS finished FROM pgwork.delayed_job j
  UNION ALL
 SELECT NULL, j.queue, j.id, 'dead', j.kind, j.priority::integer, j.attempt, j.max_attempts, j.holder, NULL, NULL,
-       j.created_at, j.died_at, j.error, j.key, j.tags, j.payload, octet_length(j.body), NULL, j.grp, j.expires_at,
-       j.meta, false FROM pgwork.dead_job j
+       j.created_at, j.died_at, j.error, j.key, j.tags, j.payload, octet_length(j.body), NULL, nullif(j.grp, ''),
+       j.expires_at, j.meta, false FROM pgwork.dead_job j
  UNION ALL
 SELECT NULL, j.queue, j.id, CASE WHEN j.cancelled THEN 'cancelled' ELSE 'done' END, j.kind, j.priority::integer,
        j.attempt, NULL, j.holder, NULL, NULL, j.created_at, j.finished_at, NULL, j.key, j.tags, j.payload, NULL,

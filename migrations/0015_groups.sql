@@ -8,9 +8,11 @@
 ALTER TABLE pgwork.queue
     ADD group_limit integer NOT NULL DEFAULT 1 CHECK (group_limit BETWEEN 1 AND 10000),
     ADD group_retry text NOT NULL DEFAULT 'hold' CHECK (group_retry IN ('hold', 'pass', 'block')),
+    ADD queue_limit integer CHECK (queue_limit BETWEEN 1 AND 10000), -- of all jobs together; NULL: none
     ADD group_terms integer NOT NULL DEFAULT 0; -- grows when a limit of the queue or of one of its groups changes
 
--- A job that waits to be admitted has a gate, its group, and a place there: by priority, then by id.
+-- A job that waits to be admitted has a gate, its group, and a place there: by priority, then by id. Where the queue has
+-- a limit, its own gate, '', comes behind those of the groups; a job without a group has the group '' there.
 CREATE INDEX delayed_job_gate ON pgwork.delayed_job (queue, gate, place) WHERE gate IS NOT NULL;
 
 -- What differs from the queue's settings in one group.
@@ -29,7 +31,7 @@ CREATE TABLE pgwork.admitted_job (
     low   bigint NOT NULL,                -- whoever waits lies behind this place, unless an event says otherwise
     terms integer NOT NULL,               -- the queue's group_terms when it was admitted
     dead  boolean NOT NULL DEFAULT false, -- policy block: a dead letter, which stops its group
-    PRIMARY KEY (queue, id)
+    PRIMARY KEY (queue, id, gate)
 ) WITH (autovacuum_vacuum_scale_factor = 0.05);
 CREATE INDEX admitted_job_gate ON pgwork.admitted_job (queue, gate, seq);
 CREATE INDEX admitted_job_dead ON pgwork.admitted_job (queue, gate) WHERE dead;
@@ -76,49 +78,62 @@ BEGIN
     INSERT INTO pgwork.gate_event (key, queue, gate, place) VALUES (pgwork._gate_lock(queue, gate), queue, gate, -1);
 END $$;
 
--- Stores new jobs of which some have a group. How many may be claimed, at once or when they are admitted.
-CREATE FUNCTION pgwork._store_grouped(queue integer, jobs pgwork._new_job[]) RETURNS bigint LANGUAGE plpgsql AS $$
+-- Stores new jobs of which some have to pass a gate. How many may be claimed, at once or when they are admitted.
+CREATE FUNCTION pgwork._store_gated(q pgwork.queue, jobs pgwork._new_job[]) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE now_is CONSTANT timestamptz := pgwork._now(); others pgwork._new_job[]; n bigint;
 BEGIN
-    others := ARRAY(SELECT u FROM unnest(jobs) u WHERE u.grp IS NULL OR u.due > now_is);
-    IF others <> '{}' THEN n := pgwork._store(queue, others); END IF;
+    others := ARRAY(SELECT u FROM unnest(jobs) u
+                     WHERE u.grp IS NULL AND q.queue_limit IS NULL OR u.due > now_is);
+    IF others <> '{}' THEN n := pgwork._store(q.id, others); END IF;
     WITH w AS (
         INSERT INTO pgwork.delayed_job (run_at, id, queue, priority, max_attempts, lease_ms, kind, key, tags, payload,
                                         body, grp, expires_at, meta, gate, place)
-        SELECT 'infinity', id, _store_grouped.queue, priority, max_attempts, lease_ms, kind, key, tags, payload, body,
-               grp, expires_at, meta, grp, pgwork._place(priority, id)
-          FROM unnest(jobs) u WHERE u.grp IS NOT NULL AND coalesce(u.due <= now_is, true) RETURNING gate, place
+        SELECT 'infinity', id, q.id, priority, max_attempts, lease_ms, kind, key, tags, payload, body,
+               coalesce(grp, ''), expires_at, meta, coalesce(grp, ''), pgwork._place(priority, id)
+          FROM unnest(jobs) u
+         WHERE (u.grp IS NOT NULL OR q.queue_limit IS NOT NULL) AND coalesce(u.due <= now_is, true)
+        RETURNING gate, place
     ), e AS (
         INSERT INTO pgwork.gate_event (key, queue, gate, place)
-        SELECT pgwork._gate_lock(_store_grouped.queue, w.gate), _store_grouped.queue, w.gate, min(w.place) - 1 FROM w GROUP BY w.gate RETURNING gate
+        SELECT pgwork._gate_lock(q.id, w.gate), q.id, w.gate, min(w.place) - 1 FROM w GROUP BY w.gate RETURNING gate
     ) SELECT coalesce(n, 0) + count(*) INTO n FROM e;
     RETURN n;
 END $$;
 
--- Delayed jobs, or dead letters, of groups go to their gate, unless they are admitted already. Returns the others.
+-- The gate that a job has to pass next; NULL: none.
+CREATE FUNCTION pgwork._next_gate(q pgwork.queue, id bigint, grp text) RETURNS text LANGUAGE sql STABLE AS $$
+    SELECT g.gate FROM (VALUES (grp), (CASE WHEN q.queue_limit IS NOT NULL THEN '' END)) g (gate)
+     WHERE g.gate IS NOT NULL AND NOT EXISTS (
+           SELECT FROM pgwork.admitted_job a WHERE a.queue = q.id AND a.id = _next_gate.id AND a.gate = g.gate)
+     ORDER BY g.gate = '' LIMIT 1
+$$;
+
+-- Delayed jobs, or dead letters, that have to pass a gate go there. Returns the others.
 CREATE FUNCTION pgwork._to_gates(q pgwork.queue, ids bigint[], dead boolean) RETURNS bigint[] LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 DECLARE gone bigint[];
 BEGIN
-    PERFORM FROM pgwork.delayed_job d WHERE NOT dead AND d.queue = q.id AND d.id = ANY (ids) AND d.grp IS NOT NULL
+    PERFORM WHERE q.queue_limit IS NOT NULL UNION ALL
+     SELECT FROM pgwork.delayed_job d WHERE NOT dead AND d.queue = q.id AND d.id = ANY (ids) AND d.grp IS NOT NULL
       UNION ALL SELECT FROM pgwork.dead_job d WHERE dead AND d.queue = q.id AND d.id = ANY (ids) AND d.grp IS NOT NULL;
     IF NOT FOUND THEN RETURN ids; END IF;
     PERFORM pgwork._begin_event();
     UPDATE pgwork.admitted_job a SET dead = false WHERE a.queue = q.id AND a.id = ANY (ids) AND a.dead;
     WITH l AS (
         DELETE FROM pgwork.dead_job d WHERE _to_gates.dead AND d.queue = q.id AND d.id = ANY (ids)
-           AND d.grp IS NOT NULL AND NOT EXISTS (
-               SELECT FROM pgwork.admitted_job a WHERE a.queue = q.id AND a.id = d.id OFFSET 0) RETURNING d.*
+           AND pgwork._next_gate(q, d.id, d.grp) IS NOT NULL
+        RETURNING d.*, coalesce(d.grp, '') AS own, pgwork._next_gate(q, d.id, d.grp) AS gate
     ), i AS (
         INSERT INTO pgwork.delayed_job (run_at, id, created_at, queue, priority, max_attempts, lease_ms, kind, error,
                                         tags, payload, body, grp, expires_at, meta, gate, place)
         SELECT 'infinity', l.id, l.created_at, l.queue, l.priority, l.max_attempts, l.lease_ms, l.kind, l.error, l.tags,
-               l.payload, l.body, l.grp, l.expires_at, l.meta, l.grp, pgwork._place(l.priority, l.id) FROM l
+               l.payload, l.body, l.own, l.expires_at, l.meta, l.gate, pgwork._place(l.priority, l.id) FROM l
         RETURNING id, gate, place
     ), u AS (
-        UPDATE pgwork.delayed_job d SET run_at = 'infinity', gate = d.grp, place = pgwork._place(d.priority, d.id)
-         WHERE NOT _to_gates.dead AND d.queue = q.id AND d.id = ANY (ids) AND d.grp IS NOT NULL AND d.gate IS NULL
-           AND NOT EXISTS (SELECT FROM pgwork.admitted_job a WHERE a.queue = q.id AND a.id = d.id OFFSET 0)
+        UPDATE pgwork.delayed_job d SET run_at = 'infinity', gate = pgwork._next_gate(q, d.id, d.grp),
+               grp = coalesce(d.grp, ''), place = pgwork._place(d.priority, d.id)
+         WHERE NOT _to_gates.dead AND d.queue = q.id AND d.id = ANY (ids) AND d.gate IS NULL
+           AND pgwork._next_gate(q, d.id, d.grp) IS NOT NULL
         RETURNING d.id, d.gate, d.place
     ), w AS (SELECT * FROM i UNION ALL SELECT * FROM u
     ), e AS (INSERT INTO pgwork.gate_event (key, queue, gate, place)
@@ -129,23 +144,26 @@ BEGIN
 END $$;
 
 -- Jobs are over, or were taken away for good: their places are free. (After live_job was locked, see _begin_event().)
-CREATE FUNCTION pgwork._leave(queue integer, ids bigint[]) RETURNS void LANGUAGE plpgsql
+CREATE FUNCTION pgwork._leave(queue integer, ids bigint[], only_gate text DEFAULT NULL) RETURNS void LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 BEGIN
     WITH a AS (
         DELETE FROM pgwork.admitted_job a WHERE a.queue = _leave.queue AND a.id = ANY (ids)
+           AND coalesce(a.gate = only_gate, true)
         RETURNING a.gate, a.low, a.terms, a.dead
     ) INSERT INTO pgwork.gate_event (key, queue, gate, place, credit, terms)
       SELECT pgwork._gate_lock(_leave.queue, a.gate), _leave.queue, a.gate, min(CASE WHEN a.dead THEN -1 ELSE a.low END),
              CASE WHEN bool_or(a.dead) THEN 0 ELSE count(*) END, a.terms FROM a GROUP BY a.gate, a.terms;
 END $$;
 
--- Jobs of groups were taken away unfinished, and are dead, cancelled or delayed now. By the policy of the group one that
--- is to be retried keeps its place (hold, block) or not (pass), and a dead letter stops its group (block).
+-- Jobs were taken away unfinished, and are dead, cancelled or delayed now. By the policy of the group one that is to be
+-- retried keeps its place (hold, block) or not (pass), and a dead letter stops its group (block). None keeps its place at
+-- the gate of the queue.
 CREATE FUNCTION pgwork._leave_unfinished(q pgwork.queue, ids bigint[]) RETURNS void LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 DECLARE gone record;
 BEGIN
+    PERFORM pgwork._leave(q.id, ids, '');
     SELECT array_agg(s.id) FILTER (WHERE s.policy = 'pass' OR NOT s.delayed AND NOT (s.policy = 'block' AND s.dead)) AS free,
            array_agg(s.id) FILTER (WHERE s.policy = 'block' AND s.dead) AS stops INTO gone
       FROM (SELECT a.id, coalesce(r.group_retry, q.group_retry) AS policy,
@@ -190,7 +208,8 @@ BEGIN
                    SELECT v.ctid FROM pgwork.gate_event v WHERE v.key = k AND v.id > floor FOR UPDATE SKIP LOCKED) v))
         RETURNING e.gate, e.place, e.credit, e.terms
     ), g AS MATERIALIZED ( -- freed: nothing but that jobs have left, so nobody has to be counted
-        SELECT e.gate, e.start, e.freed, coalesce(r.group_limit, q.group_limit) AS most,
+        SELECT e.gate, e.start, e.freed, coalesce(r.group_limit,
+                   CASE e.gate WHEN '' THEN coalesce(q.queue_limit, 10000) ELSE q.group_limit END) AS most,
                r.held_until > now_is IS TRUE OR EXISTS (SELECT FROM pgwork.admitted_job a
                    WHERE a.queue = q.id AND a.gate = e.gate AND a.dead OFFSET 0) AS shut
           FROM (SELECT e.gate, min(e.place) AS start,
@@ -211,14 +230,21 @@ BEGIN
     ), f AS MATERIALIZED ( -- none behind a job that somebody is just cancelling
         SELECT c.*, bool_and(c.at = ANY (ARRAY(SELECT l.at FROM l))) OVER (PARTITION BY c.gate ORDER BY c.place) AS free FROM c
     ), d AS (
-        DELETE FROM pgwork.delayed_job d WHERE d.ctid = ANY (ARRAY(SELECT f.at FROM f WHERE f.free)) RETURNING d.*
+        DELETE FROM pgwork.delayed_job d
+         WHERE d.ctid = ANY (ARRAY(SELECT f.at FROM f WHERE f.free AND (f.gate = '' OR q.queue_limit IS NULL))) RETURNING d.*
     ), live AS (
         INSERT INTO pgwork.live_job (ready_at, created_at, queue, lane, attempt, max_attempts, lease_ms, id, last_id, kind,
                                      key, error, tags, payload, body, grp, expires_at, meta)
         SELECT now_is, d.created_at, d.queue, 2 * d.priority + 1, d.attempt, d.max_attempts, d.lease_ms, d.id, d.id, d.kind,
                d.key, d.error, d.tags, d.payload, d.body, d.grp, d.expires_at, d.meta FROM d ORDER BY d.place
+    ), next AS ( -- to the gate of the queue, behind those that wait there: so groups take turns
+        UPDATE pgwork.delayed_job d SET gate = '', place = pgwork._place(d.priority, nextval('pgwork.position'))
+         WHERE d.ctid = ANY (ARRAY(SELECT f.at FROM f WHERE f.free AND f.gate <> '' AND q.queue_limit IS NOT NULL))
+        RETURNING d.id, d.priority, d.grp, d.place
     ), a AS (
-        INSERT INTO pgwork.admitted_job (queue, id, gate, low, terms) SELECT q.id, d.id, d.gate, d.place, q.group_terms FROM d
+        INSERT INTO pgwork.admitted_job (queue, id, gate, low, terms)
+        SELECT q.id, d.id, d.gate, d.place, q.group_terms FROM d UNION ALL
+        SELECT q.id, n.id, n.grp, pgwork._place(n.priority, n.id), q.group_terms FROM next n
     ), high AS MATERIALIZED ( -- full, and somebody waits before the place where the search goes on
         SELECT r.gate, r.start, a.ctid AS at FROM room r CROSS JOIN LATERAL (
             SELECT a.ctid FROM pgwork.admitted_job a
@@ -231,6 +257,7 @@ BEGIN
     ), again AS (
         INSERT INTO pgwork.gate_event (key, queue, gate, place)
         SELECT pgwork._gate_lock(q.id, s.gate), q.id, s.gate, min(s.start) FROM (
+            SELECT '' AS gate, n.place - 1 AS start FROM next n UNION ALL
             SELECT f.gate, f.start FROM f WHERE NOT f.free UNION ALL
             SELECT h.gate, h.start FROM high h GROUP BY h.gate, h.start
             HAVING count(*) > (SELECT count(*) FROM low WHERE low.gate = h.gate)) s GROUP BY s.gate
@@ -238,9 +265,21 @@ BEGIN
     RETURN n;
 END $$;
 
+-- Takes up events of up to `most` gates of a queue, behind `start`. How many jobs became ready.
+CREATE FUNCTION pgwork._take_up(q pgwork.queue, most integer, start bigint, floor bigint, tick boolean) RETURNS bigint
+LANGUAGE plpgsql AS $$
+DECLARE keys bigint[]; n bigint := 0;
+BEGIN
+    FOR i IN 1 .. CASE WHEN q.queue_limit IS NULL THEN 1 ELSE 2 END LOOP -- the gate of the queue comes second
+        keys := pgwork._lock_gates(q.id, most, start);
+        IF keys <> '{}' THEN n := n + pgwork._open_gates(q, keys, floor, tick); END IF;
+    END LOOP;
+    RETURN n;
+END $$;
+
 -- For a claim that has found too few jobs: up to `most` may be claimed now. Returns how many.
 CREATE FUNCTION pgwork._admit(its_name text, most integer) RETURNS bigint LANGUAGE plpgsql AS $$
-DECLARE q pgwork.queue; m pgwork.gate_mark; keys bigint[];
+DECLARE q pgwork.queue; m pgwork.gate_mark;
 BEGIN
     SELECT * INTO q FROM pgwork.queue t WHERE t.name = its_name AND NOT t.paused
        AND EXISTS (SELECT FROM pgwork.gate_event e WHERE e.queue = t.id AND e.id > (pgwork._gate_mark(t.id)).recent);
@@ -248,8 +287,29 @@ BEGIN
         RETURN 0;
     END IF;
     m := pgwork._gate_mark(q.id);
-    keys := pgwork._lock_gates(q.id, most, m.recent);
-    RETURN CASE WHEN keys = '{}' THEN 0 ELSE pgwork._open_gates(q, keys, m.floor, false) END;
+    RETURN pgwork._take_up(q, most, m.recent, m.floor, false);
+END $$;
+
+-- Ready jobs that were there before their queue got a limit go to its gate. Whole rows: a row may be several jobs.
+CREATE FUNCTION pgwork._gate_backlog(q pgwork.queue, batch integer) RETURNS void LANGUAGE plpgsql
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+DECLARE at tid[]; m CONSTANT pgwork.mark := pgwork._mark(q.id);
+BEGIN
+    at := ARRAY(SELECT j.at FROM unnest(m.lanes, m.starts, m.stops) r (lane, start, stop) CROSS JOIN LATERAL (
+        SELECT j.ctid AS at FROM pgwork.live_job j
+         WHERE j.queue = q.id AND j.lane = r.lane AND j.pos > r.start AND j.pos <= r.stop AND j.token IS NULL
+           AND NOT EXISTS (SELECT FROM pgwork.admitted_job a WHERE a.queue = q.id AND a.id = coalesce(j.id, j.pos)
+                              AND a.gate = '' OFFSET 0) ORDER BY j.pos LIMIT batch FOR UPDATE SKIP LOCKED) j LIMIT batch);
+    IF at = '{}' THEN RETURN; END IF;
+    WITH d AS (DELETE FROM pgwork.live_job j WHERE j.ctid = ANY (at) RETURNING j AS jobs
+    ), w AS (
+        INSERT INTO pgwork.delayed_job (run_at, id, created_at, queue, priority, attempt, max_attempts, lease_ms, kind,
+                                        key, error, tags, payload, body, grp, expires_at, meta, gate, place)
+        SELECT 'infinity', k.id, k.created_at, q.id, (d.jobs).lane / 2, (d.jobs).attempt, (d.jobs).max_attempts,
+               (d.jobs).lease_ms, k.kind, (d.jobs).key, (d.jobs).error, (d.jobs).tags, k.payload, (d.jobs).body,
+               coalesce((d.jobs).grp, ''), (d.jobs).expires_at, (d.jobs).meta, '', pgwork._place((d.jobs).lane / 2, k.id)
+          FROM d CROSS JOIN LATERAL pgwork._jobs(d.jobs) k
+    ) INSERT INTO pgwork.gate_event (key, queue, gate, place) VALUES (pgwork._gate_lock(q.id, ''), q.id, '', -1);
 END $$;
 
 -- What the reaper does at each tick: takes up events, also those that lie further back than claims look; ends holds;
@@ -258,7 +318,7 @@ CREATE FUNCTION pgwork._tick_gates(most integer) RETURNS bigint LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
 DECLARE
     began CONSTANT timestamptz := clock_timestamp(); now_is CONSTANT timestamptz := pgwork._now();
-    r pgwork.reaper_tick; q pgwork.queue; was pgwork.gate_mark; one record; keys bigint[]; n bigint; admitted bigint := 0;
+    r pgwork.reaper_tick; q pgwork.queue; was pgwork.gate_mark; one record; n bigint; admitted bigint := 0;
 BEGIN
     IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted')
        OR NOT pg_try_advisory_xact_lock(pgwork._lock('gates', 0)) THEN
@@ -275,14 +335,12 @@ BEGIN
     END LOOP;
     SELECT * INTO r FROM pgwork.reaper_tick t ORDER BY t.version DESC LIMIT 1;
     FOR q IN SELECT * FROM pgwork.queue t
-              WHERE EXISTS (SELECT FROM pgwork.gate_mark m WHERE m.queue = t.id)
+              WHERE t.queue_limit IS NOT NULL OR EXISTS (SELECT FROM pgwork.gate_mark m WHERE m.queue = t.id)
                  OR EXISTS (SELECT FROM pgwork.gate_event e WHERE e.queue = t.id) ORDER BY random() LOOP
         was := pgwork._gate_mark(q.id);
-        keys := pgwork._lock_gates(q.id, most, was.floor);
-        IF keys <> '{}' THEN
-            n := pgwork._open_gates(q, keys, was.floor, true); admitted := admitted + n;
-            PERFORM pgwork._wake(q.name, n) WHERE q.notify AND n > 0;
-        END IF;
+        PERFORM pgwork._gate_backlog(q, 1000) WHERE q.queue_limit IS NOT NULL;
+        n := pgwork._take_up(q, most, was.floor, was.floor, true); admitted := admitted + n;
+        PERFORM pgwork._wake(q.name, n) WHERE q.notify AND n > 0;
         IF r.version > was.version AND r.issued <> was.issued THEN
             n := (SELECT e.id FROM pgwork.gate_event e WHERE e.queue = q.id AND e.id > was.floor ORDER BY e.id LIMIT 1);
             INSERT INTO pgwork.gate_mark VALUES (q.id, r.version, r.issued, was.issued,
@@ -339,6 +397,17 @@ BEGIN
     END IF;
     INSERT INTO pgwork.gate_event (key, queue, gate, place)
     SELECT pgwork._gate_lock(q.id, g), q.id, g, -1 FROM pgwork._groups(q.id, '', NULL) g WHERE grp IS NULL OR g = grp;
+END $$;
+
+-- At most so many jobs of the queue are admitted (ready or leased); NULL: no limit.
+CREATE FUNCTION pgwork.queue_limit(queue text, most integer) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE q pgwork.queue := pgwork._queue(queue);
+BEGIN
+    PERFORM pgwork._check_range('most', coalesce(most, 1), 1, 10000, ', or NULL for no limit'),
+            pgwork._look_at_gate(q.id, '');
+    UPDATE pgwork.queue t SET group_terms = t.group_terms + 1, queue_limit = most WHERE t.id = q.id;
+    IF NOT FOUND THEN PERFORM pgwork._queue(queue); END IF;
 END $$;
 
 -- A group goes by its queue's settings again.
@@ -430,6 +499,7 @@ CREATE VIEW pgwork.groups AS
 SELECT q.name AS queue, g.* FROM pgwork.queue q CROSS JOIN LATERAL pgwork.group_list(q.name, at_most => NULL) g;
 
 COMMENT ON FUNCTION pgwork.group_set IS 'Limit and retry policy of a group, or without grp of all groups of a queue.';
+COMMENT ON FUNCTION pgwork.queue_limit IS 'At most so many jobs of the queue are ready or leased at a time; NULL: no limit.';
 COMMENT ON FUNCTION pgwork.group_reset IS 'The group goes by the settings of its queue again.';
 COMMENT ON FUNCTION pgwork.group_hold IS 'No job of the group starts for for_ms, or until group_unblock().';
 COMMENT ON FUNCTION pgwork.group_unblock IS 'Ends a hold; jobs that stop the group give up their places. How many.';

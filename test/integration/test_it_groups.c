@@ -494,3 +494,67 @@ void test_dropping_a_queue_leaves_nothing_of_its_groups(void)
                                              " + (SELECT count(*) FROM pgwork.gate_event)"
                                              " + (SELECT count(*) FROM pgwork.group_rule)"));
 }
+
+/* -- the limit of a queue ------------------------------------------------------------------------
+ */
+
+void test_a_queue_with_a_limit_has_no_more_leased_jobs_than_that(void)
+{
+    kit_do(a, "SELECT pgwork.queue_limit('q', 2)");
+    for (int i = 0; i < 5; i++) kit_put(a, "q");
+    TEST_ASSERT_EQUAL_INT(2, kit_claim(a, "q", 10, jobs));
+    TEST_ASSERT_EQUAL_INT(0, kit_claim(b, "q", 10, jobs + 2));
+    TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, "complete", &jobs[0], ""));
+    TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, "fail", &jobs[1], ", 'x', 60000"));
+    TEST_ASSERT_EQUAL_INT(2, kit_claim(b, "q", 10, jobs + 2));
+    kit_due(a, "q");
+    tick(a);
+    TEST_ASSERT_EQUAL_INT(0, kit_claim(b, "q", 10, jobs + 4));
+    kit_do(a, "SELECT pgwork.queue_limit('q', NULL)");
+    TEST_ASSERT_EQUAL_INT(2, kit_claim(b, "q", 10, jobs + 4));
+}
+
+void test_groups_in_a_queue_with_a_limit_take_turns(void)
+{
+    kit_do(a, "SELECT pgwork.queue_limit('q', 1)");
+    for (int i = 0; i < 3; i++) put(a, "big");
+    put(a, "small");
+    for (int i = 0; i < 4; i++) {
+        TEST_ASSERT_EQUAL_INT(1, kit_claim(a, "q", 10, jobs));
+        if (i == 1)
+            TEST_ASSERT_EQUAL_STRING(
+                "small", kit_text(a, "SELECT grp FROM pgwork.job WHERE id = %lld", jobs[0].id));
+        TEST_ASSERT_EQUAL_INT(0, kit_claim(b, "q", 10, jobs + 1));
+        TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, "complete", &jobs[0], ""));
+    }
+}
+
+void test_a_limit_holds_for_the_backlog_that_was_there_before(void)
+{
+    kit_do(a, "SELECT count(*) FROM pgwork.enqueue_many('q', array_fill('1'::jsonb, ARRAY[500]))");
+    TEST_ASSERT_EQUAL_INT(3, kit_claim(a, "q", 3, jobs));
+    kit_do(a, "SELECT pgwork.queue_limit('q', 2)");
+    tick(a);
+    TEST_ASSERT_EQUAL_INT(2, kit_claim(a, "q", 10, jobs + 3));
+    TEST_ASSERT_EQUAL_INT(0, kit_claim(b, "q", 10, jobs + 5));
+    TEST_ASSERT_EQUAL_STRING("0 5 0 0 0", kit_places(a, "q"));
+    TEST_ASSERT_EQUAL_INT64(495, kit_number(a, "SELECT gated FROM pgwork.depth('q')"));
+    for (int i = 0; i < 5; i++)
+        TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, "complete", &jobs[i], ""));
+    TEST_ASSERT_EQUAL_INT(2, kit_claim(b, "q", 10, jobs + 5));
+}
+
+void test_a_letter_of_a_queue_with_a_limit_frees_its_place(void)
+{
+    kit_do(a, "SELECT pgwork.queue_limit('q', 1)");
+    kit_put(a, "q");
+    kit_put(a, "q");
+    kit_claim(a, "q", 10, jobs);
+    kit_say(a, "fail", &jobs[0], ", 'x', NULL, true");
+    TEST_ASSERT_EQUAL_INT(1, kit_claim(a, "q", 10, jobs + 1));
+    kit_do(a, "SELECT pgwork.redrive('q')");
+    TEST_ASSERT_EQUAL_INT(0, kit_claim(a, "q", 10, jobs + 2));
+    kit_say(a, "complete", &jobs[1], "");
+    TEST_ASSERT_EQUAL_INT(1, kit_claim(a, "q", 10, jobs + 2));
+    TEST_ASSERT_EQUAL_INT64(jobs[0].id, jobs[2].id);
+}
