@@ -41,10 +41,12 @@ static pgw_status use(pgw *h, const pgw_table *t, const pgw_rows *forks, size_t 
 {
     char used[16];
     const pgw_cell cell = {"used", used};
+    pgw_table_update_opts o = PGW_TABLE_UPDATE_OPTS_INIT;
 
     snprintf(used, sizeof(used), "%d", atoi(pgw_rows_get(forks, i, "used")) + 1);
-    return pgw_table_update(h, t, pgw_rows_key(forks, i), pgw_rows_version(forks, i), &cell, 1,
-                            NULL);
+    o.key = pgw_rows_key(forks, i), o.version = pgw_rows_version(forks, i);
+    o.cells = &cell, o.cells_count = 1;
+    return pgw_table_update(h, t, &o, NULL);
 }
 
 /* With both forks, in one transaction. */

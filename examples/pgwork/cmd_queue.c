@@ -45,7 +45,7 @@ static int queue_each(const pgw_queue_info *q, void *arg)
         out_int(&o, "backoff_cap_ms", q->opts->backoff_cap_ms);
         out_int(&o, "retention_ms", q->opts->retention_ms);
         out_int(&o, "max_bytes", q->opts->max_bytes);
-        out_bool(&o, "notify", q->opts->notify != 0);
+        out_bool(&o, "notify", q->opts->notify == PGW_SWITCH_ON);
         out_end(&o);
         return 0;
     }
@@ -81,19 +81,20 @@ static int queue_list(cli *c, int argc, char **argv)
     if ((code = cli_open(c, false)) != CLI_DONE) return code;
     listing l = {.json = c->json};
     table_begin(&l.rows, headings, sizeof headings / sizeof *headings);
-    pgw_status st = pgw_queues_each(c->h, NULL, at_most, queue_each, &l);
+    pgw_queues_opts counts = PGW_QUEUES_OPTS_INIT;
+    counts.at_most = cli_limit(at_most);
+    pgw_status st = pgw_queues_each(c->h, &counts, queue_each, &l);
     table_end(&l.rows);
     if (st < 0) return cli_fail_at(c->h);
     if (st == PGW_OUTCOME_EMPTY) cli_say(c, "there are no queues yet");
     return cli_finish(cli_code(st));
 }
 
-/* -1 as long as it is not given. */
-static int queue_switch(cli *c, const char *name, const char *text, int *value)
+static int queue_switch(cli *c, const char *name, const char *text, pgw_switch *value)
 {
     if (!text) return CLI_DONE;
-    *value = strcmp(text, "on") == 0;
-    if (*value || strcmp(text, "off") == 0) return CLI_DONE;
+    *value = strcmp(text, "on") == 0 ? PGW_SWITCH_ON : PGW_SWITCH_OFF;
+    if (*value == PGW_SWITCH_ON || strcmp(text, "off") == 0) return CLI_DONE;
     return cli_fail(CLI_USAGE, NULL, "%s: --%s is \"%s\": allowed is on or off", c->command, name,
                     text);
 }
@@ -273,7 +274,7 @@ static int queue_depth(cli *c, int argc, char **argv)
     if (code != OPTS_GO) return code;
     if ((code = cli_open(c, false)) != CLI_DONE) return code;
     pgw_depth d = PGW_DEPTH_INIT;
-    if (pgw_queue_depth(c->h, a.at[0], at_most, &d) < 0) return cli_fail_at(c->h);
+    if (pgw_queue_depth(c->h, a.at[0], cli_limit(at_most), &d) < 0) return cli_fail_at(c->h);
     if (c->json) {
         out o;
         out_begin(&o);

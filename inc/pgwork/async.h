@@ -42,7 +42,7 @@ extern "C" {
  *         if (pgw_events(h) & PGW_EVENT_READ) p.events |= POLLIN;
  *         if (pgw_events(h) & PGW_EVENT_WRITE) p.events |= POLLOUT;
  *         poll(&p, 1, (int)pgw_timeout_ms(h));
- *         pgw_step(h, 0);
+ *         pgw_step(h);
  *     }
  */
 typedef enum pgw_event { PGW_EVENT_READ = 1, PGW_EVENT_WRITE = 2 } pgw_event;
@@ -54,13 +54,16 @@ typedef void pgw_done_fn(pgw *h, pgw_status st, void *arg);
  * @param h     the handle
  * @param done  called when the verb is done; NULL: disarms
  * @param arg   its third argument
+ * @returns
+ * - PGW_OK
+ * - PGW_EINVAL: @p h is NULL
  */
-PGW_API void pgw_async(pgw *h, pgw_done_fn *done, void *arg);
+PGW_API pgw_status pgw_async(pgw *h, pgw_done_fn *done, void *arg);
 /**
  * Returns the socket to watch.
  *
  * @param h  the handle
- * @returns a descriptor; -1: none now. After a reconnect it is another one, perhaps with the same
+ * @returns a descriptor; PGW_NO_FD: none now. After a reconnect it is another one, perhaps with the same
  *   number. epoll forgets a socket that was closed: use EPOLL_CTL_MOD after each step, and
  *   EPOLL_CTL_ADD where that fails with ENOENT.
  */
@@ -76,19 +79,18 @@ PGW_API int pgw_events(const pgw *h);
  * Returns by when pgw_step() has to be called.
  *
  * @param h  the handle
- * @returns milliseconds from now; -1: no hurry
+ * @returns milliseconds from now; PGW_UNLIMITED: no hurry
  */
 PGW_API int64_t pgw_timeout_ms(const pgw *h);
 /**
  * Does what can be done without waiting.
  *
- * @param h       the handle
- * @param events  not used; 0 will do
+ * @param h  the handle
  * @returns
  * - PGW_OUTCOME_AGAIN: call it again when the socket is ready
  * - PGW_OK: idle. The status of the verb went to the function that pgw_async() was given.
  */
-PGW_API pgw_status pgw_step(pgw *h, int events);
+PGW_API pgw_status pgw_step(pgw *h);
 /** @} */
 
 #ifdef __cplusplus

@@ -115,6 +115,13 @@ pgw_status pgw__check_count(pgw *h, const char *argument, size_t value, size_t l
                           (int64_t)least, (int64_t)most);
 }
 
+pgw_status pgw__check_limit(pgw *h, const char *argument, int64_t limit)
+{
+    if (h == NULL) return PGW_EINVAL;
+    if (limit > 0 || limit == PGW_UNLIMITED) return PGW_OK;
+    return pgw__pq_refuse_int(h, argument, limit, "1 or more, or PGW_UNLIMITED");
+}
+
 pgw_status pgw__check_lease(pgw *h, const char *argument, int64_t lease_ms)
 {
     if (h == NULL) return PGW_EINVAL;
@@ -203,14 +210,6 @@ pgw_status pgw__check_filled(pgw *h, const char *argument, void *theirs)
         return pgw__pq_refuse_int(h, name, (int64_t)size, "that of the _INIT macro: start from it");
     memset((char *)theirs + sizeof(size), 0, size - sizeof(size));
     return PGW_OK;
-}
-
-void pgw__fill_verdicts(pgw_status *outcomes, size_t n, pgw_status st)
-{
-    size_t i;
-
-    if (outcomes == NULL || n > PGW__BATCH_MAX) return;
-    for (i = 0; i < n; i++) outcomes[i] = st;
 }
 
 static const char *check_host_and_pid(char buffer[PGW__HOLDER_MAX + 1])
