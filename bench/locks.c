@@ -28,8 +28,7 @@ static long lock_own(int number)
     for (; goes_on(); n++) {
         pgw_lock *l;
 
-        if (pgw_lock_acquire(h, name, NULL, &l) != PGW_OK ||
-            pgw_lock_release(l) != PGW_OK)
+        if (pgw_lock_acquire(h, name, NULL, &l) != PGW_OK || pgw_lock_release(l) != PGW_OK)
             die("lock", pgw_error_message(h));
     }
     pgw_close(h);
@@ -142,8 +141,7 @@ static void wake_up(void)
         h = opened();
         for (int i = 0; i < ROUNDS; i++) {
             if (read(go[0], &byte, 1) != 1) _exit(1);
-            if (pgw_lock_acquire(h, "wake", &queued, &l) != PGW_OK)
-                _exit(1);
+            if (pgw_lock_acquire(h, "wake", &queued, &l) != PGW_OK) _exit(1);
             got = now_ms();
             pgw_lock_release(l);
             if (write(fds[1], &got, sizeof(got)) != (ssize_t)sizeof(got)) _exit(1);
@@ -154,8 +152,7 @@ static void wake_up(void)
     for (int i = 0; i < ROUNDS; i++) {
         double from;
 
-        if (pgw_lock_acquire(h, "wake", &queued, &l) != PGW_OK)
-            die("wake", pgw_error_message(h));
+        if (pgw_lock_acquire(h, "wake", &queued, &l) != PGW_OK) die("wake", pgw_error_message(h));
         if (write(go[1], &byte, 1) != 1) die("wake", "pipe");
         (void)poll(NULL, 0, 20); /* it stands in the queue by then */
         from = now_ms();
@@ -184,8 +181,7 @@ static void lost(void)
         for (int i = 0; i < ROUNDS; i++) {
             pgw_lock *l;
 
-            if (pgw_lock_acquire(h, "lost", &queued, &l) != PGW_OK)
-                _exit(1);
+            if (pgw_lock_acquire(h, "lost", &queued, &l) != PGW_OK) _exit(1);
             saw = 0;
             if (write(fds[1], &saw, sizeof(saw)) != (ssize_t)sizeof(saw)) _exit(1);
             if (pgw_lock_guard(l, PGW_NO_FD, PGW_UNLIMITED) != PGW_ELEASE) _exit(1);

@@ -257,8 +257,7 @@ static int cron_next(cli *c, int argc, char **argv)
     if (pgw_cron_check(a.at[0], fault, sizeof fault) != PGW_OK)
         return cli_fail(CLI_USAGE, NULL, "%s: \"%s\": %s", c->command, a.at[0], fault);
     if ((code = cli_open(c, false)) != CLI_DONE) return code;
-    if (pgw_cron_next(c->h, a.at[0], &o, cron_print_time, c) < 0)
-        return cli_fail_at(c->h);
+    if (pgw_cron_next(c->h, a.at[0], &o, cron_print_time, c) < 0) return cli_fail_at(c->h);
     return cli_finish(CLI_DONE);
 }
 

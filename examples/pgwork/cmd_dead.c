@@ -111,7 +111,8 @@ static int dead_redrive(cli *c, int argc, char **argv)
     if (code != OPTS_GO) return code;
     if ((code = signals_open(c)) != CLI_DONE) return code;
     pgw_status st = pgw_redrive(
-        c->h, a.at[0], &(pgw_redrive_opts){sizeof(pgw_redrive_opts), NULL, 0, kind, cli_limit(limit)}, &moved);
+        c->h, a.at[0],
+        &(pgw_redrive_opts){sizeof(pgw_redrive_opts), NULL, 0, kind, cli_limit(limit)}, &moved);
     return cli_finish(dead_tell(c, st, "moved", moved));
 }
 

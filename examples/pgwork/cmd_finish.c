@@ -179,8 +179,7 @@ static int finish_run(cli *c, const finish *f, const opt *opts, const usage *use
     "had it\n"                                                                                    \
     "since; gone: finished, cancelled or never there. Ends with 1 when a job was refused."
 
-static pgw_status finish_complete(cli *c, const finish *f, const char *queue, pgw_ref *at,
-                                size_t n)
+static pgw_status finish_complete(cli *c, const finish *f, const char *queue, pgw_ref *at, size_t n)
 {
     pgw_complete_opts o = PGW_COMPLETE_OPTS_INIT;
     if (!f->output) return pgw_complete(c->h, queue, at, n, NULL);
@@ -210,8 +209,7 @@ int cmd_complete(cli *c, int argc, char **argv)
     return finish_run(c, &f, opts, &use, argc, argv);
 }
 
-static pgw_status finish_fail(cli *c, const finish *f, const char *queue, pgw_ref *at,
-                                size_t n)
+static pgw_status finish_fail(cli *c, const finish *f, const char *queue, pgw_ref *at, size_t n)
 {
     return pgw_fail(c->h, queue, at, n, &f->fail);
 }
@@ -237,8 +235,7 @@ int cmd_fail(cli *c, int argc, char **argv)
     return finish_run(c, &f, opts, &use, argc, argv);
 }
 
-static pgw_status finish_extend(cli *c, const finish *f, const char *queue, pgw_ref *at,
-                                size_t n)
+static pgw_status finish_extend(cli *c, const finish *f, const char *queue, pgw_ref *at, size_t n)
 {
     pgw_extend_opts o = PGW_EXTEND_OPTS_INIT;
     o.lease_ms = f->ms;
@@ -265,8 +262,7 @@ int cmd_extend(cli *c, int argc, char **argv)
     return finish_run(c, &f, opts, &use, argc, argv);
 }
 
-static pgw_status finish_release(cli *c, const finish *f, const char *queue, pgw_ref *at,
-                                size_t n)
+static pgw_status finish_release(cli *c, const finish *f, const char *queue, pgw_ref *at, size_t n)
 {
     (void)f;
     return pgw_release(c->h, queue, at, n);
@@ -288,8 +284,7 @@ int cmd_release(cli *c, int argc, char **argv)
     return finish_run(c, &f, opts, &use, argc, argv);
 }
 
-static pgw_status finish_snooze(cli *c, const finish *f, const char *queue, pgw_ref *at,
-                                size_t n)
+static pgw_status finish_snooze(cli *c, const finish *f, const char *queue, pgw_ref *at, size_t n)
 {
     pgw_snooze_opts o = PGW_SNOOZE_OPTS_INIT;
     o.delay_ms = f->ms;

@@ -149,15 +149,15 @@ static int sem_acquire(cli *c, int argc, char **argv)
 {
     sem s = {.c = c, .o = PGW_SEMA_OPTS_INIT};
     s.o.timeout_ms = -1;
-    const opt opts[] = {
-        {0, "permits", "N", "take N, all or none (1)", .number = &s.o.permits, .min = 1, .max = 10000},
-        {'w', "wait", "TIME", "wait so long (without limit)", .ms = &s.o.timeout_ms,
-         .max = GUARD_WAIT_MAX},
-        {'n', "no-wait", NULL, "do not wait", .flag = &s.no_wait},
-        {0, "ttl", "TIME", "for so long, unless extended (30s)", .ms = &s.o.ttl_ms,
-         .min = SEM_TTL_MIN, .max = SEM_TTL_MAX},
-        {0, "holder", "NAME", "who (host:pid)", .text = &s.o.holder},
-        {.name = NULL}};
+    const opt opts[] = {{0, "permits", "N", "take N, all or none (1)", .number = &s.o.permits,
+                         .min = 1, .max = 10000},
+                        {'w', "wait", "TIME", "wait so long (without limit)", .ms = &s.o.timeout_ms,
+                         .max = GUARD_WAIT_MAX},
+                        {'n', "no-wait", NULL, "do not wait", .flag = &s.no_wait},
+                        {0, "ttl", "TIME", "for so long, unless extended (30s)", .ms = &s.o.ttl_ms,
+                         .min = SEM_TTL_MIN, .max = SEM_TTL_MAX},
+                        {0, "holder", "NAME", "who (host:pid)", .text = &s.o.holder},
+                        {.name = NULL}};
     static const usage use = {
         .synopsis = "sem acquire NAME [--permits N] [-w TIME | -n] [--ttl TIME] [--holder NAME]",
         .about = "Takes permits and prints their token, for scripts.",
@@ -335,7 +335,8 @@ static int sem_run(cli *c, int argc, char **argv)
     const char *pass = NULL;
     s.o.timeout_ms = -1;
     const opt opts[] = {
-        {0, "permits", "N", "take N, all or none (1)", .number = &s.o.permits, .min = 1, .max = 10000},
+        {0, "permits", "N", "take N, all or none (1)", .number = &s.o.permits, .min = 1,
+         .max = 10000},
         {'w', "wait", "TIME", "wait so long (without limit)", .ms = &s.o.timeout_ms,
          .max = GUARD_WAIT_MAX},
         {'n', "no-wait", NULL, "do not wait", .flag = &s.no_wait},

@@ -63,8 +63,8 @@ PGW_API pgw_status pgw_async(pgw *h, pgw_done_fn *done, void *arg);
  * Returns the socket to watch.
  *
  * @param h  the handle
- * @returns a descriptor; PGW_NO_FD: none now. After a reconnect it is another one, perhaps with the same
- *   number. epoll forgets a socket that was closed: use EPOLL_CTL_MOD after each step, and
+ * @returns a descriptor; PGW_NO_FD: none now. After a reconnect it is another one, perhaps with the
+ * same number. epoll forgets a socket that was closed: use EPOLL_CTL_MOD after each step, and
  *   EPOLL_CTL_ADD where that fails with ENOENT.
  */
 PGW_API int pgw_fd(const pgw *h);

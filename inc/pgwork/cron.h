@@ -188,9 +188,9 @@ PGW_API pgw_status pgw_cron_drop(pgw *h, const char *schedule);
  *
  * @param h         the handle
  * @param schedule  its name
- * @param job_id    takes its job, or the one that has its unique key already. PGW_NONE: the schedule
- * has no queue, and the next node that asks gets a tick: one, however often this was called until then.
- * May be NULL.
+ * @param job_id    takes its job, or the one that has its unique key already. PGW_NONE: the
+ * schedule has no queue, and the next node that asks gets a tick: one, however often this was
+ * called until then. May be NULL.
  * @returns
  * - PGW_OK
  * - PGW_ENOTFOUND

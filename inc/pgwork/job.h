@@ -408,7 +408,8 @@ PGW_API pgw_status pgw_release(pgw *h, const char *queue, pgw_ref *refs, size_t 
 
 typedef struct pgw_extend_opts {
     size_t struct_size;
-    int64_t lease_ms; /* from now, 100 .. 86,400,000; PGW_DEFAULT: as the job, else the queue says */
+    int64_t
+        lease_ms; /* from now, 100 .. 86,400,000; PGW_DEFAULT: as the job, else the queue says */
 } pgw_extend_opts;
 /* clang-format off */
 #define PGW_EXTEND_OPTS_INIT {sizeof(pgw_extend_opts), PGW_DEFAULT}
@@ -485,7 +486,8 @@ PGW_API void pgw_batch_free(pgw_batch *batch);
 
 /**
  * Return the fields of a job. Payload and meta are JSON text. The first attempt is 1.
- * max_attempts is 0 when the job is done or cancelled, lease_until_us PGW_NONE when it is not leased.
+ * max_attempts is 0 when the job is done or cancelled, lease_until_us PGW_NONE when it is not
+ * leased.
  *
  * @param job  if it is NULL, every accessor returns 0 or NULL
  * @returns the field; strings are borrowed as long as the job lives; NULL: there is none

@@ -219,9 +219,9 @@ typedef struct pgw_lock_info {
     const char *name;
     const char *application, *user, *client; /* as the server knows them; NULL: unknown or local */
     int64_t fence;                           /* 0: waits, or took the lock without the library */
-    int64_t since_us;                        /* held or waiting since, server's clock; PGW_NONE: unknown */
-    int pid;                                 /* of the server's process */
-    bool held;                               /* false: waits */
+    int64_t since_us; /* held or waiting since, server's clock; PGW_NONE: unknown */
+    int pid;          /* of the server's process */
+    bool held;        /* false: waits */
     bool shared;
 } pgw_lock_info;
 /**

@@ -91,7 +91,7 @@ static pgw_status sema_try(sema_wait *w)
 {
     const pgw_sema_opts *o = w->o;
     const sema_answer ctx = {w->token, pgw__pq_armed(w->h) ? NULL : &w->next_ms};
-    const pgw__param params[] = {P_TEXT(w->name),   P_INT4(o->permits),       P_INT8(o->ttl_ms),
+    const pgw__param params[] = {P_TEXT(w->name),   P_INT4(o->permits), P_INT8(o->ttl_ms),
                                  P_TEXT(o->holder), P_BOOL(o->session), P_END};
     const pgw__call call = {
         .sql = PGW__SQL_SEMA_ACQUIRE,
@@ -121,15 +121,9 @@ static pgw_status sema_queue(sema_wait *w, int64_t wait_ms)
     const bool turn =
         w->turn && w->epoch == pgw__pq_epoch(w->h) && pgw__pq_check_session(w->h) == PGW_OK;
     const pgw__param params[] = {
-        P_TEXT(w->name),
-        P_INT4(o->permits),
-        P_INT8(o->ttl_ms),
-        P_TEXT(o->holder),
-        P_BOOL(o->session),
-        P_INT8(turn ? 0 : wait_ms),
-        P_BOOL(turn),
-        P_INT8(sema_patience_ms(w)),
-        P_END,
+        P_TEXT(w->name),   P_INT4(o->permits),          P_INT8(o->ttl_ms),
+        P_TEXT(o->holder), P_BOOL(o->session),          P_INT8(turn ? 0 : wait_ms),
+        P_BOOL(turn),      P_INT8(sema_patience_ms(w)), P_END,
     };
     const sema_answer ctx = {w->token, &w->next_ms};
     const pgw__call call = {

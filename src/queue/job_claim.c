@@ -269,8 +269,8 @@ pgw_status pgw_claim(pgw *h, const pgw_claim_opts *opts, pgw_batch **batch)
 
 /* ---- finish and claim in one ---- */
 
-static pgw_status claim_after_complete(pgw *h, pgw_ref *refs, const pgw__job_refs *done,
-                                       size_t n, pgw_batch **batch, const pgw_claim_opts *o)
+static pgw_status claim_after_complete(pgw *h, pgw_ref *refs, const pgw__job_refs *done, size_t n,
+                                       pgw_batch **batch, const pgw_claim_opts *o)
 {
     const claim_ctx ctx = {batch, o->max, refs, n};
     const pgw__param params[] = {

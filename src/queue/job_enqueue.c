@@ -217,9 +217,9 @@ static pgw_status enqueue_columns_fill(pgw *h, enqueue_columns *c, const pgw_job
                                                     (int64_t)j.struct_size,
                                                     "the same in all of them"));
         if (i > 0 && j.op != NULL)
-            return pgw__pq_about(h, i,
-                                 pgw__pq_refuse(h, "jobs[i].op", j.op,
-                                                "NULL: the first job has that of the call"));
+            return pgw__pq_about(
+                h, i,
+                pgw__pq_refuse(h, "jobs[i].op", j.op, "NULL: the first job has that of the call"));
         enqueue_columns_put(c, i, &j);
     }
     if (c->tag_text.failed != 0)

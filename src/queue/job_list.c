@@ -71,8 +71,13 @@ pgw_status pgw_jobs_each(pgw *h, const pgw_jobs_opts *opts,
     if (st != PGW_OK) return st;
     {
         const pgw__param params[] = {
-            P_TEXT(o.queue),    P_TEXT(o.state), P_TEXT(o.kind), P_INT8_OR_NULL(o.id, o.id == PGW_NONE),
-            P_INT8(o.after_id), P_INT8(o.limit), P_END,
+            P_TEXT(o.queue),
+            P_TEXT(o.state),
+            P_TEXT(o.kind),
+            P_INT8_OR_NULL(o.id, o.id == PGW_NONE),
+            P_INT8(o.after_id),
+            P_INT8(o.limit),
+            P_END,
         };
         const pgw__call call = {
             .sql = PGW__SQL_JOB_EACH,

@@ -41,7 +41,9 @@ static pgw_status queue_settings(pgw *h, pgw__sql sql, const char *queue,
             P_INT8_OR_NULL(o.backoff_cap_ms, o.backoff_cap_ms < 0),
             P_INT8_OR_NULL(o.retention_ms, o.retention_ms < 0),
             P_INT4_OR_NULL(o.max_bytes, o.max_bytes < 0),
-            {.type = PGW__BOOL, .null = o.notify == PGW_SWITCH_DEFAULT, .v.b = o.notify == PGW_SWITCH_ON},
+            {.type = PGW__BOOL,
+             .null = o.notify == PGW_SWITCH_DEFAULT,
+             .v.b = o.notify == PGW_SWITCH_ON},
             P_END,
         };
 
@@ -147,7 +149,8 @@ static pgw_status queue_read_depth(pgw *h, const pgw__rows *rows, void *ctx)
 pgw_status pgw_queue_depth(pgw *h, const char *queue, int64_t at_most, pgw_depth *depth)
 {
     const queue_depth_ctx ctx = {depth};
-    const pgw__param params[] = {P_TEXT(queue), P_INT8_OR_NULL(at_most, at_most == PGW_UNLIMITED), P_END};
+    const pgw__param params[] = {P_TEXT(queue), P_INT8_OR_NULL(at_most, at_most == PGW_UNLIMITED),
+                                 P_END};
     const pgw__call call = {
         .sql = PGW__SQL_QUEUE_DEPTH,
         .params = params,

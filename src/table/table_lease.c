@@ -354,8 +354,7 @@ static void lease_text(pgw__buf *b, const pgw_table *t, lease_verb verb, const c
 
 /* lease_ms is for LEASE_EXTEND, `finish` for LEASE_FINISH. */
 static pgw_status lease_call(pgw *h, const pgw_table *t, pgw_row_ref *refs, size_t n,
-                             lease_verb verb, int64_t lease_ms,
-                             const pgw_table_finish_opts *finish)
+                             lease_verb verb, int64_t lease_ms, const pgw_table_finish_opts *finish)
 {
     static const char *const names[] = {"table_extend", "table_release", "table_finish"};
     const lease_ctx ctx = {refs, n};

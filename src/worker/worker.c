@@ -188,8 +188,7 @@ pgw_status pgw_worker_get_stats(const pgw_worker *w, pgw_worker_stats *stats)
 {
     pgw_worker_stats s = PGW_WORKER_STATS_INIT;
 
-    if (w == NULL || stats == NULL || !pgw__size_is_whole(stats->struct_size))
-        return PGW_EINVAL;
+    if (w == NULL || stats == NULL || !pgw__size_is_whole(stats->struct_size)) return PGW_EINVAL;
     s.claimed = atomic_load(&w->n.claimed);
     s.completed = atomic_load(&w->n.completed);
     s.failed = atomic_load(&w->n.failed);

@@ -15,11 +15,11 @@
 #include "base/status.h"
 #include "call/check.h"
 
-#define FLUSH_MAX       10000 /* of one call */
-#define FLUSH_TRIES     3     /* of a report that the server answers with an error */
-#define FLUSH_DOUBLED   8     /* times that it gets twice as long as before */
-#define FLUSH_VAIN      3     /* rows one after another that somebody has locked, and the like */
-#define FLUSH_REFUSED   16    /* one after another: then it is none of theirs */
+#define FLUSH_MAX     10000 /* of one call */
+#define FLUSH_TRIES   3     /* of a report that the server answers with an error */
+#define FLUSH_DOUBLED 8     /* times that it gets twice as long as before */
+#define FLUSH_VAIN    3     /* rows one after another that somebody has locked, and the like */
+#define FLUSH_REFUSED 16    /* one after another: then it is none of theirs */
 
 bool pgw__worker_flush_init(pgw_worker *w)
 {
@@ -32,8 +32,7 @@ bool pgw__worker_flush_init(pgw_worker *w)
     w->flush.out = pgw__mem_zero(w->flush.max, sizeof(pgw_task *));
     w->flush.refs = pgw__mem_zero(w->flush.max, sizeof(w->flush.refs[0]));
     w->flush.outputs = pgw__mem_zero(w->flush.max, sizeof(w->flush.outputs[0]));
-    return w->flush.out != NULL && w->flush.refs != NULL &&
-           w->flush.outputs != NULL;
+    return w->flush.out != NULL && w->flush.refs != NULL && w->flush.outputs != NULL;
 }
 
 /* ---- groups ---- */
@@ -253,8 +252,8 @@ static void flush_fill(pgw_worker *w, size_t from, size_t n, pgw_status st)
     for (i = from; i < from + n; i++) w->flush.refs[i].outcome = st;
 }
 
-/* One call's worth. Afterwards refs[from ..].outcome says PGW_OK, PGW_ELEASE or PGW_ENOTFOUND, or what
- * the whole call failed with. Returns PGW_OK when the server decided. */
+/* One call's worth. Afterwards refs[from ..].outcome says PGW_OK, PGW_ELEASE or PGW_ENOTFOUND, or
+ * what the whole call failed with. Returns PGW_OK when the server decided. */
 static pgw_status flush_decided(pgw_worker *w, pgw_status st, size_t from, size_t n)
 {
     if (st >= 0 || st == PGW_ELEASE) return PGW_OK;

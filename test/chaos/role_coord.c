@@ -26,8 +26,7 @@ static void lock_session(const char *name, int64_t lock, bool shared)
 
     hist(call, 'i', OP_lck, lock, shared, timeout_ms);
     pgw_set_timeout(h, timeout_ms + 20000);
-    pgw_status st =
-        pgw_lock_acquire(h, name, LOCK_AS(lock_mode(shared), timeout_ms), &l);
+    pgw_status st = pgw_lock_acquire(h, name, LOCK_AS(lock_mode(shared), timeout_ms), &l);
     hist(call, 'o', OP_lck, outcome(st), st == PGW_OK ? pgw_lock_fence(l) : 0);
     if (st != PGW_OK) return;
     effect(LOCK_OBJECT(lock), (uint64_t)pgw_lock_fence(l), 0);
@@ -49,8 +48,7 @@ static void lock_transaction(const char *name, int64_t lock, bool shared)
     }
     call = hist_call();
     hist(call, 'i', OP_lck, lock, shared, 5000);
-    pgw_status st =
-        pgw_lock_acquire_xact(h, name, LOCK_AS(lock_mode(shared), 5000), &fence);
+    pgw_status st = pgw_lock_acquire_xact(h, name, LOCK_AS(lock_mode(shared), 5000), &fence);
     hist(call, 'o', OP_lck, outcome(st) == S_OK ? S_OK : S_NOT, fence);
     nap_ms(draw(20));
     if (st != PGW_OK) {

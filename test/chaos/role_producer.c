@@ -49,8 +49,7 @@ static pgw_status send(const adds *a)
     snprintf(key, sizeof(key), "k%d", a->key);
     if (a->key) jobs[0].key = key;
     if (a->op) jobs[0].op = op;
-    if (a->n == 1 && a->first % 2)
-        return pgw_enqueue(h, queue_name(a->queue), &jobs[0], NULL);
+    if (a->n == 1 && a->first % 2) return pgw_enqueue(h, queue_name(a->queue), &jobs[0], NULL);
     return pgw_enqueue_many(h, queue_name(a->queue), jobs, (size_t)a->n, NULL);
 }
 

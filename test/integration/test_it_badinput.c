@@ -252,28 +252,29 @@ void test_options_by_their_size(void)
 
 void test_tokens_and_ids_that_never_were(void)
 {
-    pgw_ref refs[] = {{0, {0, 0}},
-                            {-1, {UINT64_MAX, UINT64_MAX}},
-                            {INT64_MIN, {1, 1}},
-                            {INT64_MAX, {UINT64_MAX, 0}}};
+    pgw_ref refs[] = {{0, {0, 0}, PGW_OK},
+                      {-1, {UINT64_MAX, UINT64_MAX}, PGW_OK},
+                      {INT64_MIN, {1, 1}, PGW_OK},
+                      {INT64_MAX, {UINT64_MAX, 0}, PGW_OK}};
     const int64_t ids[] = {0, -1, INT64_MIN, INT64_MAX};
-    pgw_status verdicts[4];
     int64_t moved;
     int i;
 
     ASSERT_ST(PGW_OK, pgw_queue_create(h, "refs", NULL), h);
     ASSERT_ST(PGW_ELEASE, pgw_complete(h, "refs", refs, 4, NULL), h);
-    for (i = 0; i < 4; i++) TEST_ASSERT_EQUAL_INT(PGW_ENOTFOUND, verdicts[i]);
+    for (i = 0; i < 4; i++) TEST_ASSERT_EQUAL_INT(PGW_ENOTFOUND, refs[i].outcome);
     ASSERT_ST(PGW_ELEASE, pgw_extend(h, "refs", refs, 4, NULL), h);
-    for (i = 0; i < 4; i++) TEST_ASSERT_EQUAL_INT(PGW_ENOTFOUND, verdicts[i]);
+    for (i = 0; i < 4; i++) TEST_ASSERT_EQUAL_INT(PGW_ENOTFOUND, refs[i].outcome);
     ASSERT_ST(PGW_ELEASE, pgw_fail(h, "refs", refs, 4, NULL), h);
     ASSERT_ST(PGW_ELEASE, pgw_snooze(h, "refs", refs, 4, SNOOZE_BY(1)), h);
     ASSERT_ST(PGW_ELEASE, pgw_release(h, "refs", refs, 4), h);
-    ASSERT_ST(PGW_ENOTFOUND, pgw_cancel(h, "refs", ids, 4), h);
-    ASSERT_ST(PGW_OK,
-              pgw_redrive(h, "refs", &(pgw_redrive_opts){sizeof(pgw_redrive_opts), ids, 4, NULL, 0},
-                          &moved),
-              h);
+    ASSERT_ST(PGW_ENOTFOUND, pgw_cancel(h, "refs", refs, 4), h);
+    ASSERT_ST(
+        PGW_OK,
+        pgw_redrive(h, "refs",
+                    &(pgw_redrive_opts){sizeof(pgw_redrive_opts), ids, 4, NULL, PGW_UNLIMITED},
+                    &moved),
+        h);
     TEST_ASSERT_EQUAL_INT64(0, moved);
 }
 
@@ -292,7 +293,6 @@ void test_a_job_of_another_queue_is_not_touched(void)
 void test_an_output_that_is_no_json_finishes_nothing(void)
 {
     const char *const outputs[] = {"1", "{no"};
-    pgw_status verdicts[2];
     pgw_ref refs[2];
 
     it_enqueue(h, "output", NULL);
@@ -300,8 +300,8 @@ void test_an_output_that_is_no_json_finishes_nothing(void)
     refs[0] = it_claim_one(h, "output");
     refs[1] = it_claim_one(h, "output");
     ASSERT_ST(PGW_EINVAL, pgw_complete(h, "output", refs, 2, OUTPUTS(outputs)), h);
-    ASSERT_HAS("`outputs[1]` is not JSON (line 1, column 2)", pgw_error_message(h));
-    TEST_ASSERT_EQUAL_INT(PGW_EUNKNOWN, verdicts[0]); /* nothing is said of it */
+    ASSERT_HAS("`opts->outputs[1]` is not JSON (line 1, column 2)", pgw_error_message(h));
+    TEST_ASSERT_EQUAL_INT(PGW_EUNKNOWN, refs[0].outcome); /* nothing is said of it */
     ASSERT_ST(PGW_OK, pgw_complete(h, "output", refs, 2, NULL), h);
 }
 

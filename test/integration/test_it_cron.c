@@ -623,13 +623,15 @@ void test_a_zone_that_may_be_taken_for_an_abbreviation_is_refused(void)
         TEST_ASSERT_EQUAL_MESSAGE(cases[i].expected, pgw_cron_create(h, "s", "0 0 * * *", &o, NULL),
                                   zone);
         TEST_ASSERT_EQUAL_MESSAGE(
-            cases[i].expected, pgw_cron_next(h, "0 0 * * *", TIMES(zone, PGW_NONE, 1), ignore_time, NULL), zone);
+            cases[i].expected,
+            pgw_cron_next(h, "0 0 * * *", TIMES(zone, PGW_NONE, 1), ignore_time, NULL), zone);
         if (cases[i].expected != PGW_OK) ASSERT_HAS("Europe/Berlin", pgw_error_message(h));
     }
     /* nor is what is no name of a zone at all */
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_cron_next(h, "0 0 * * *", TIMES("CEST", PGW_NONE, 1), ignore_time, NULL));
     TEST_ASSERT_EQUAL(PGW_EINVAL,
-                      pgw_cron_next(h, "0 0 * * *", TIMES("CET-1CEST", PGW_NONE, 1), ignore_time, NULL));
+                      pgw_cron_next(h, "0 0 * * *", TIMES("CEST", PGW_NONE, 1), ignore_time, NULL));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_cron_next(h, "0 0 * * *", TIMES("CET-1CEST", PGW_NONE, 1),
+                                                ignore_time, NULL));
 }
 
 /* ---- one fails alone ---- */
@@ -814,19 +816,22 @@ void test_a_node_holds_a_tick_until_it_is_finished(void)
     int64_t next_ms = 0, until = 0, first_number;
     size_t size;
 
-    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY, pgw_cron_claim_due(h, DUE_FOR("n1", NULL, 0), &tick, &next_ms));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY,
+                      pgw_cron_claim_due(h, DUE_FOR("n1", NULL, 0), &tick, &next_ms));
     TEST_ASSERT_NULL(tick);
     TEST_ASSERT_EQUAL_INT64(60000, next_ms);
     TEST_ASSERT_EQUAL_STRING("60000", pgtemp_value("SELECT next_ms FROM pgwork.cron_claim('n1')"));
     job.kind = "sweep", job.payload = "[1]", job.body = "a\0b", job.body_size = 3;
     o.job = &job;
     create("s", yearly, &o);
-    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY, pgw_cron_claim_due(h, DUE_FOR("n1", NULL, 0), &tick, &next_ms));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY,
+                      pgw_cron_claim_due(h, DUE_FOR("n1", NULL, 0), &tick, &next_ms));
     TEST_ASSERT_TRUE(next_ms >= 1 && next_ms <= 60000);
     pgtemp_exec(
         "UPDATE pgwork.schedule SET base = clock_timestamp() - interval '10 years', next_at "
         "= '-infinity'");
-    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY, pgw_cron_claim_due(h, DUE_FOR("n1", others, 1), &tick, NULL));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY,
+                      pgw_cron_claim_due(h, DUE_FOR("n1", others, 1), &tick, NULL));
     tick = claimed("n1");
     first_number = (int64_t)pgw_tick_token(tick).number;
     TEST_ASSERT_EQUAL_STRING("s", pgw_tick_schedule(tick));
@@ -840,7 +845,8 @@ void test_a_node_holds_a_tick_until_it_is_finished(void)
                       "'UTC'))::bigint * 1000000"),
         pgw_tick_slot_us(tick)); /* the latest of ten */
     TEST_ASSERT_TRUE(pgw_tick_until_us(tick) > pgw_tick_slot_us(tick));
-    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY, pgw_cron_claim_due(h, DUE_FOR("n2", NULL, 0), &second, &next_ms));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY,
+                      pgw_cron_claim_due(h, DUE_FOR("n2", NULL, 0), &second, &next_ms));
     TEST_ASSERT_NULL(second);
     OK(pgw_cron_extend(h, pgw_tick_token(tick), 600000, &until));
     TEST_ASSERT_TRUE(until > pgw_tick_until_us(tick));
@@ -856,7 +862,8 @@ void test_a_node_holds_a_tick_until_it_is_finished(void)
 
     pgtemp_exec("UPDATE pgwork.schedule SET base = base - interval '10 years', next_at = "
                 "'-infinity'"); /* decided slots do not come again */
-    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY, pgw_cron_claim_due(h, DUE_FOR("n2", NULL, 0), &tick, NULL));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY,
+                      pgw_cron_claim_due(h, DUE_FOR("n2", NULL, 0), &tick, NULL));
     OK(pgw_cron_run(h, "s", NULL));
     OK(pgw_cron_run(h, "s", &next_ms));
     TEST_ASSERT_EQUAL_INT64(0, next_ms);
@@ -890,7 +897,8 @@ void test_what_is_due_and_held_by_an_open_transaction_is_not_asked_for_all_the_t
     TEST_ASSERT_EQUAL_STRING("held", PQgetvalue(r, 0, 0));
     TEST_ASSERT_EQUAL_STRING("1", PQgetvalue(r, 0, 1));
     PQclear(r);
-    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY, pgw_cron_claim_due(h, DUE_FOR("n", NULL, 0), &tick, &next_ms));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY,
+                      pgw_cron_claim_due(h, DUE_FOR("n", NULL, 0), &tick, &next_ms));
     TEST_ASSERT_EQUAL_INT64(500, next_ms);
     OK(pgw_cron_tick(h, &fired, &next_ms));
     TEST_ASSERT_EQUAL_INT64(0, fired);
@@ -1040,7 +1048,8 @@ void test_a_schedule_that_gets_a_queue_ends_its_tick(void)
         pgtemp_value("SELECT concat_ws(' ', holder, finished_at IS NOT NULL, error) FROM "
                      "pgwork.tick"));
     create("s", "@every 1h", NULL);
-    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY, pgw_cron_claim_due(h, DUE_FOR("n2", NULL, 0), &tick, NULL));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY,
+                      pgw_cron_claim_due(h, DUE_FOR("n2", NULL, 0), &tick, NULL));
 }
 
 /* A claim that came back to it at once would never end. */
@@ -1058,7 +1067,8 @@ void test_a_tick_out_of_turn_that_cannot_be_planned_is_tried_later(void)
     tick = claimed("n1");
     TEST_ASSERT_EQUAL_STRING("good", pgw_tick_schedule(tick));
     pgw_tick_free(tick);
-    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY, pgw_cron_claim_due(h, DUE_FOR("n1", NULL, 0), &tick, &next_ms));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY,
+                      pgw_cron_claim_due(h, DUE_FOR("n1", NULL, 0), &tick, &next_ms));
     TEST_ASSERT_INT64_WITHIN(5000, 5001, next_ms); /* ten seconds, less what has passed */
     TEST_ASSERT_NOT_NULL(strstr(
         pgtemp_value("SELECT error FROM pgwork.schedule WHERE name = 'bad'"), "Atlantis/Capital"));
@@ -1378,13 +1388,17 @@ void test_times_to_come(void)
 {
     char text[400] = "";
 
-    OK(pgw_cron_next(h, "0 12 29 2 *", TIMES("Asia/Kathmandu", INT64_C(1767225600000000), 2), count_times, text));
+    OK(pgw_cron_next(h, "0 12 29 2 *", TIMES("Asia/Kathmandu", INT64_C(1767225600000000), 2),
+                     count_times, text));
     TEST_ASSERT_EQUAL_STRING("Tue 2028-02-29 12:00:00 +05:45|Sun 2032-02-29 12:00:00 +05:45|",
                              text);
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_cron_next(h, "* * * *", TIMES(NULL, PGW_NONE, 1), count_times, text));
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_cron_next(h, "* * * * *", TIMES("Mars", PGW_NONE, 1), count_times, text));
+    TEST_ASSERT_EQUAL(PGW_EINVAL,
+                      pgw_cron_next(h, "* * * *", TIMES(NULL, PGW_NONE, 1), count_times, text));
+    TEST_ASSERT_EQUAL(PGW_EINVAL,
+                      pgw_cron_next(h, "* * * * *", TIMES("Mars", PGW_NONE, 1), count_times, text));
     ASSERT_HAS("zone is \"Mars\": allowed is a name in pg_timezone_names", pgw_error_message(h));
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_cron_next(h, "* * * * *", TIMES(NULL, PGW_NONE, 0), count_times, text));
+    TEST_ASSERT_EQUAL(PGW_EINVAL,
+                      pgw_cron_next(h, "* * * * *", TIMES(NULL, PGW_NONE, 0), count_times, text));
 }
 
 /* ---- roles ---- */

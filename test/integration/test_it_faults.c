@@ -53,7 +53,8 @@ void test_a_worker_whose_leases_cannot_be_extended_gives_up(void)
     TEST_ASSERT_TRUE(atomic_load(&seen) & PGW_SIGNAL_LOST);
 }
 
-static void hear_refused_login(pgw_log_level level, const char *component, const char *message, void *arg)
+static void hear_refused_login(pgw_log_level level, const char *component, const char *message,
+                               void *arg)
 {
     (void)arg, (void)level, (void)component;
     if (strstr(message, "53300") != NULL) atomic_fetch_add(&seen, 1);
@@ -61,7 +62,8 @@ static void hear_refused_login(pgw_log_level level, const char *component, const
 
 static atomic_int warnings, attempts;
 
-static void hear_warnings(pgw_log_level level, const char *component, const char *message, void *arg)
+static void hear_warnings(pgw_log_level level, const char *component, const char *message,
+                          void *arg)
 {
     (void)arg, (void)component;
     if (strstr(message, "/nowhere") == NULL) return;
@@ -87,7 +89,8 @@ void test_a_server_that_stays_away_is_logged_once_with_the_reason(void)
 
 static atomic_int failures;
 
-static void hear_failures(pgw_log_level level, const char *component, const char *message, void *arg)
+static void hear_failures(pgw_log_level level, const char *component, const char *message,
+                          void *arg)
 {
     (void)arg;
     if (level == PGW_LOG_INFO && strcmp(component, "worker") == 0 &&
@@ -249,7 +252,8 @@ static pgw_verdict when_told(pgw_task *task, void *arg)
     return PGW_VERDICT_DONE;
 }
 
-static void hear_next_try(pgw_log_level level, const char *component, const char *message, void *arg)
+static void hear_next_try(pgw_log_level level, const char *component, const char *message,
+                          void *arg)
 {
     (void)arg, (void)level;
     if (strcmp(component, "worker") == 0 && strstr(message, "next try in") != NULL)

@@ -223,7 +223,8 @@ void test_abandon_in_a_child_leaves_the_parents_session_alone(void)
 static pgw_status status_in_log;
 static int lines_of_log;
 
-static void call_from_log(pgw_log_level level, const char *component, const char *message, void *arg)
+static void call_from_log(pgw_log_level level, const char *component, const char *message,
+                          void *arg)
 {
     lines_of_log++;
     if (h != NULL) status_in_log = run("SELECT 1", 0);
@@ -418,7 +419,8 @@ void test_what_sends_nothing_tells_of_no_statement(void)
     TEST_ASSERT_EQUAL(PGW_EMISUSE, pgw_txn_commit(h));
     TEST_ASSERT_EQUAL_STRING("", pgw_error_statement(h));
     TEST_ASSERT_EQUAL(PGW_EINVAL, run("SELECT 1/0", 0));
-    TEST_ASSERT_EQUAL(PGW_EMISUSE, pgw_lock_acquire_xact(h, "l", LOCK_AS(PGW_LOCK_SHARED, 0), NULL));
+    TEST_ASSERT_EQUAL(PGW_EMISUSE,
+                      pgw_lock_acquire_xact(h, "l", LOCK_AS(PGW_LOCK_SHARED, 0), NULL));
     TEST_ASSERT_EQUAL_STRING("", pgw_error_statement(h));
 }
 

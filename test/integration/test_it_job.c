@@ -108,10 +108,9 @@ void test_each_of_many_comes_back_as_it_was_sent(int tagged)
     static char payloads[N][40];
     static pgw_job_spec jobs[N];
     static pgw_ref refs[N];
+    static pgw_enqueued results[N];
     const pgw_job_spec blank = PGW_JOB_SPEC_INIT;
-    pgw_status verdicts[N];
     pgw_batch *batch;
-    int64_t ids[N];
     int i;
 
     ASSERT_ST(PGW_OK, pgw_queue_create(h, "each", NULL), h);
@@ -129,7 +128,7 @@ void test_each_of_many_comes_back_as_it_was_sent(int tagged)
         for (i = got; i < got + (int)pgw_batch_count(batch); i++) {
             const pgw_job *job = pgw_batch_job(batch, (size_t)(i - got));
 
-            TEST_ASSERT_EQUAL_INT64(ids[i], pgw_job_id(job));
+            TEST_ASSERT_EQUAL_INT64(results[i].id, pgw_job_id(job));
             TEST_ASSERT_EQUAL_STRING(jobs[i].payload, pgw_job_payload(job));
             TEST_ASSERT_EQUAL_STRING(jobs[i].kind, pgw_job_kind(job));
             TEST_ASSERT_EQUAL_INT(jobs[i].priority, pgw_job_priority(job));
@@ -145,9 +144,9 @@ void test_each_of_many_comes_back_as_it_was_sent(int tagged)
     }
     ASSERT_ST(PGW_OK, pgw_complete(h, "each", refs, 2, NULL), h); /* a part of a row */
     ASSERT_ST(PGW_ELEASE, pgw_complete(h, "each", refs + 1, N - 1, NULL), h);
-    TEST_ASSERT_EQUAL(PGW_ENOTFOUND, verdicts[0]);
-    TEST_ASSERT_EQUAL(PGW_OK, verdicts[1]);
-    TEST_ASSERT_EQUAL(PGW_OK, verdicts[N - 2]);
+    TEST_ASSERT_EQUAL(PGW_ENOTFOUND, refs[1].outcome);
+    TEST_ASSERT_EQUAL(PGW_OK, refs[2].outcome);
+    TEST_ASSERT_EQUAL(PGW_OK, refs[N - 1].outcome);
     TEST_ASSERT_EQUAL_INT64(0,
                             pgtemp_number("SELECT count(*) FROM pgwork.job WHERE queue = 'each'"));
     ASSERT_ST(PGW_OK, pgw_queue_drop(h, "each", true), h);
@@ -239,16 +238,16 @@ void test_priority_goes_first_then_age(void)
 {
     pgw_job_spec jobs[4] = {PGW_JOB_SPEC_INIT, PGW_JOB_SPEC_INIT, PGW_JOB_SPEC_INIT,
                             PGW_JOB_SPEC_INIT};
+    pgw_enqueued results[4];
     pgw_batch *batch;
-    int64_t ids[4];
 
     jobs[0].priority = 9, jobs[1].priority = 0, jobs[2].priority = 5, jobs[3].priority = 0;
     ASSERT_ST(PGW_OK, pgw_enqueue_many(h, "prio", jobs, 4, results), h);
     ASSERT_ST(PGW_OK, it_claim(h, &batch, "prio", 10), h);
-    TEST_ASSERT_EQUAL_INT64(ids[1], pgw_job_id(pgw_batch_job(batch, 0)));
-    TEST_ASSERT_EQUAL_INT64(ids[3], pgw_job_id(pgw_batch_job(batch, 1)));
-    TEST_ASSERT_EQUAL_INT64(ids[2], pgw_job_id(pgw_batch_job(batch, 2)));
-    TEST_ASSERT_EQUAL_INT64(ids[0], pgw_job_id(pgw_batch_job(batch, 3)));
+    TEST_ASSERT_EQUAL_INT64(results[1].id, pgw_job_id(pgw_batch_job(batch, 0)));
+    TEST_ASSERT_EQUAL_INT64(results[3].id, pgw_job_id(pgw_batch_job(batch, 1)));
+    TEST_ASSERT_EQUAL_INT64(results[2].id, pgw_job_id(pgw_batch_job(batch, 2)));
+    TEST_ASSERT_EQUAL_INT64(results[0].id, pgw_job_id(pgw_batch_job(batch, 3)));
     pgw_batch_free(batch);
 }
 
@@ -299,7 +298,7 @@ void test_many_mix_what_they_like(void)
 void test_unique_keys_and_their_policies(void)
 {
     pgw_job_spec job = PGW_JOB_SPEC_INIT;
-    pgw_status outcomes[2];
+    pgw_enqueued results[2];
     pgw_job_spec two[2];
     int64_t id, again;
     pgw_ref ref;
@@ -321,8 +320,8 @@ void test_unique_keys_and_their_policies(void)
     two[0].key_policy = two[1].key_policy = PGW_KEY_POLICY_SKIP;
     two[0].key = "fresh";
     ASSERT_ST(PGW_OUTCOME_EXISTS, pgw_enqueue_many(h, "unique", two, 2, results), h);
-    TEST_ASSERT_EQUAL(PGW_OK, outcomes[0]);
-    TEST_ASSERT_EQUAL(PGW_OUTCOME_EXISTS, outcomes[1]);
+    TEST_ASSERT_EQUAL(PGW_OK, results[0].outcome);
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_EXISTS, results[1].outcome);
 
     /* unfinished: taken until the end of the job */
     ref = it_claim_one(h, "unique");
@@ -349,18 +348,23 @@ void test_an_operation_is_applied_once(void)
 {
     static const char op[] = "11111111-2222-3333-4444-555555555555",
                       other[] = "11111111-2222-3333-4444-555555555556";
-    const pgw_job_spec jobs[2] = {PGW_JOB_SPEC_INIT, PGW_JOB_SPEC_INIT};
-    int64_t id, again, ids[2], ids_again[2];
+    pgw_job_spec jobs[2] = {PGW_JOB_SPEC_INIT, PGW_JOB_SPEC_INIT};
+    pgw_enqueued first[2], second[2];
+    int64_t id, again;
 
-    ASSERT_ST(PGW_OK, pgw_enqueue(h, "ops", jobs, op, &id), h);
-    ASSERT_ST(PGW_OUTCOME_REPEATED, pgw_enqueue(h, "ops", jobs, op, &again), h);
+    jobs[0].op = op;
+    ASSERT_ST(PGW_OK, pgw_enqueue(h, "ops", jobs, &id), h);
+    ASSERT_ST(PGW_OUTCOME_REPEATED, pgw_enqueue(h, "ops", jobs, &again), h);
     TEST_ASSERT_EQUAL_INT64(id, again);
-    ASSERT_ST(PGW_OK, pgw_enqueue_many(h, "ops", jobs, 2, results), h);
-    ASSERT_ST(PGW_OUTCOME_REPEATED, pgw_enqueue_many(h, "ops", jobs, 2, results), h);
-    TEST_ASSERT_EQUAL_MEMORY(ids, ids_again, sizeof(ids));
-    ASSERT_ST(PGW_EINVAL, pgw_enqueue_many(h, "ops", jobs, 1, results), h);
-    ASSERT_HAS("`op` was used for another number of jobs", pgw_error_message(h));
-    TEST_ASSERT_EQUAL_INT64(0, ids_again[0]);
+    jobs[0].op = other;
+    ASSERT_ST(PGW_OK, pgw_enqueue_many(h, "ops", jobs, 2, first), h);
+    ASSERT_ST(PGW_OUTCOME_REPEATED, pgw_enqueue_many(h, "ops", jobs, 2, second), h);
+    TEST_ASSERT_EQUAL_INT64(first[0].id, second[0].id);
+    TEST_ASSERT_EQUAL_INT64(first[1].id, second[1].id);
+    ASSERT_ST(PGW_EINVAL, pgw_enqueue_many(h, "ops", jobs, 1, second), h);
+    ASSERT_HAS("the operation id was used for another number of jobs", pgw_error_message(h));
+    TEST_ASSERT_EQUAL_INT64(0, second[0].id);
+    TEST_ASSERT_EQUAL(PGW_EUNKNOWN, second[0].outcome);
     TEST_ASSERT_EQUAL_INT64(3,
                             pgtemp_number("SELECT count(*) FROM pgwork.job WHERE queue = 'ops'"));
 }
@@ -617,7 +621,6 @@ void test_each_job_of_many_gets_its_verdict(void)
     enum { N = 300 };
     static pgw_job_spec jobs[N];
     static pgw_ref refs[N];
-    static pgw_status verdicts[N];
     pgw_batch *batch;
     int i;
 
@@ -635,7 +638,7 @@ void test_each_job_of_many_gets_its_verdict(void)
         TEST_ASSERT_EQUAL_INT_MESSAGE(i == 7        ? PGW_ENOTFOUND
                                       : i % 10 == 0 ? PGW_ELEASE
                                                     : PGW_OK,
-                                      verdicts[i], "a verdict");
+                                      refs[i].outcome, "an outcome");
     }
     TEST_ASSERT_EQUAL_INT64(
         31, pgtemp_number("SELECT count(*) FROM pgwork.job WHERE queue = 'verdicts'"));
@@ -665,12 +668,10 @@ void test_outputs_are_kept_as_long_as_retention_says(void)
 
 void test_extend_prolongs_and_tells_of_a_cancel(void)
 {
-    pgw_status verdicts[3];
     pgw_ref refs[3];
-    int64_t ids[3];
     int i;
 
-    for (i = 0; i < 3; i++) ids[i] = it_enqueue(h, "extended", NULL);
+    for (i = 0; i < 3; i++) it_enqueue(h, "extended", NULL);
     for (i = 0; i < 3; i++) refs[i] = it_claim_one(h, "extended");
     ASSERT_ST(PGW_OK, pgw_extend(h, "extended", refs, 3, EXTEND_BY(3600000)), h);
     TEST_ASSERT_EQUAL_INT64(
@@ -678,38 +679,37 @@ void test_extend_prolongs_and_tells_of_a_cancel(void)
                          "> now() + interval '59 min'"));
     TEST_ASSERT_NOT_EQUAL_INT64(0, pgw_server_time_us(h));
 
-    ASSERT_ST(PGW_OUTCOME_CANCEL, pgw_cancel(h, "extended", &ids[1], 1), h);
+    ASSERT_ST(PGW_OUTCOME_CANCEL, pgw_cancel(h, "extended", &refs[1], 1), h);
     refs[2].token.nonce++;
     ASSERT_ST(PGW_ELEASE, pgw_extend(h, "extended", refs, 3, NULL), h);
-    TEST_ASSERT_EQUAL_INT(PGW_OK, verdicts[0]);
-    TEST_ASSERT_EQUAL_INT(PGW_OUTCOME_CANCEL, verdicts[1]);
-    TEST_ASSERT_EQUAL_INT(PGW_ELEASE, verdicts[2]);
+    TEST_ASSERT_EQUAL_INT(PGW_OK, refs[0].outcome);
+    TEST_ASSERT_EQUAL_INT(PGW_OUTCOME_CANCEL, refs[1].outcome);
+    TEST_ASSERT_EQUAL_INT(PGW_ELEASE, refs[2].outcome);
 }
 
 void test_cancel_removes_what_waits_and_asks_what_runs(void)
 {
-    pgw_status outcomes[4];
+    pgw_ref refs[4] = {{.id = 0}};
     pgw_job_spec later = PGW_JOB_SPEC_INIT;
-    int64_t ids[4];
 
-    ids[0] = it_enqueue(h, "cancelled", NULL);
-    ids[1] = it_claim_one(h, "cancelled").id;
-    TEST_ASSERT_EQUAL_INT64(ids[0], ids[1]);
-    ids[0] = it_enqueue(h, "cancelled", NULL);
+    refs[0].id = it_enqueue(h, "cancelled", NULL);
+    refs[1].id = it_claim_one(h, "cancelled").id;
+    TEST_ASSERT_EQUAL_INT64(refs[0].id, refs[1].id);
+    refs[0].id = it_enqueue(h, "cancelled", NULL);
     later.delay_ms = 100000;
-    ASSERT_ST(PGW_OK, pgw_enqueue(h, "cancelled", &later, &ids[2]), h);
-    ids[3] = 123456789;
-    ASSERT_ST(PGW_OUTCOME_CANCEL, pgw_cancel(h, "cancelled", ids, 4), h);
-    TEST_ASSERT_EQUAL_INT(PGW_OK, outcomes[0]);
-    TEST_ASSERT_EQUAL_INT(PGW_OUTCOME_CANCEL, outcomes[1]);
-    TEST_ASSERT_EQUAL_INT(PGW_OK, outcomes[2]);
-    TEST_ASSERT_EQUAL_INT(PGW_ENOTFOUND, outcomes[3]);
-    ASSERT_ST(PGW_ENOTFOUND, pgw_cancel(h, "cancelled", &ids[3], 1), h);
-    ids[0] = ids[2] = it_enqueue(h, "cancelled", NULL); /* named twice */
-    ASSERT_ST(PGW_OUTCOME_CANCEL, pgw_cancel(h, "cancelled", ids, 3), h);
-    TEST_ASSERT_EQUAL_INT(PGW_OK, outcomes[0]);
-    TEST_ASSERT_EQUAL_INT(PGW_OUTCOME_CANCEL, outcomes[1]);
-    TEST_ASSERT_EQUAL_INT(PGW_OK, outcomes[2]);
+    ASSERT_ST(PGW_OK, pgw_enqueue(h, "cancelled", &later, &refs[2].id), h);
+    refs[3].id = 123456789;
+    ASSERT_ST(PGW_OUTCOME_CANCEL, pgw_cancel(h, "cancelled", refs, 4), h);
+    TEST_ASSERT_EQUAL_INT(PGW_OK, refs[0].outcome);
+    TEST_ASSERT_EQUAL_INT(PGW_OUTCOME_CANCEL, refs[1].outcome);
+    TEST_ASSERT_EQUAL_INT(PGW_OK, refs[2].outcome);
+    TEST_ASSERT_EQUAL_INT(PGW_ENOTFOUND, refs[3].outcome);
+    ASSERT_ST(PGW_ENOTFOUND, pgw_cancel(h, "cancelled", &refs[3], 1), h);
+    refs[0].id = refs[2].id = it_enqueue(h, "cancelled", NULL); /* named twice */
+    ASSERT_ST(PGW_OUTCOME_CANCEL, pgw_cancel(h, "cancelled", refs, 3), h);
+    TEST_ASSERT_EQUAL_INT(PGW_OK, refs[0].outcome);
+    TEST_ASSERT_EQUAL_INT(PGW_OUTCOME_CANCEL, refs[1].outcome);
+    TEST_ASSERT_EQUAL_INT(PGW_OK, refs[2].outcome);
     TEST_ASSERT_EQUAL_INT64(
         1, pgtemp_number("SELECT count(*) FROM pgwork.job WHERE queue = 'cancelled'"));
 }
@@ -718,7 +718,6 @@ void test_complete_and_claim_in_one_round_trip(void)
 {
     const char *queues[] = {"both"};
     pgw_claim_opts o = PGW_CLAIM_OPTS_INIT;
-    pgw_status verdicts[2];
     pgw_batch *batch;
     pgw_ref refs[2];
     int64_t third;
@@ -731,14 +730,14 @@ void test_complete_and_claim_in_one_round_trip(void)
     refs[1].token.nonce++;
     o.queues = queues, o.queues_count = 1, o.max = 5;
     ASSERT_ST(PGW_OK, pgw_complete_and_claim(h, refs, 2, &o, &batch), h);
-    TEST_ASSERT_EQUAL_INT(PGW_OK, verdicts[0]);
-    TEST_ASSERT_EQUAL_INT(PGW_ELEASE, verdicts[1]);
+    TEST_ASSERT_EQUAL_INT(PGW_OK, refs[0].outcome);
+    TEST_ASSERT_EQUAL_INT(PGW_ELEASE, refs[1].outcome);
     TEST_ASSERT_EQUAL(1, pgw_batch_count(batch));
     TEST_ASSERT_EQUAL_INT64(third, pgw_job_id(pgw_batch_job(batch, 0)));
     refs[0] = pgw_job_ref(pgw_batch_job(batch, 0));
     pgw_batch_free(batch);
     ASSERT_ST(PGW_OUTCOME_EMPTY, pgw_complete_and_claim(h, refs, 1, &o, &batch), h);
-    TEST_ASSERT_EQUAL_INT(PGW_OK, verdicts[0]);
+    TEST_ASSERT_EQUAL_INT(PGW_OK, refs[0].outcome);
     TEST_ASSERT_NULL(batch);
     ASSERT_ST(PGW_OUTCOME_EMPTY, pgw_complete_and_claim(h, NULL, 0, &o, &batch), h);
 }
@@ -923,14 +922,14 @@ static void done(pgw *handle, pgw_status st, void *arg)
                                         (pgw_events(h) & PGW_EVENT_WRITE ? POLLOUT : 0)), \
                                 0};                                                       \
             TEST_ASSERT_GREATER_OR_EQUAL_INT(0, poll(&p_, 1, 10000));                     \
-            pgw_step(h);                                \
+            pgw_step(h);                                                                  \
         }                                                                                 \
         TEST_ASSERT_EQUAL_INT(1, out_.calls);                                             \
         ASSERT_ST(expected, out_.st, h);                                                  \
     } while (0)
 
 /* Whatever the caller passed may be gone when the answer comes; only the out-parameters live. */
-static pgw_status enqueue_from_the_stack(int64_t *ids, pgw_status *outcomes)
+static pgw_status enqueue_from_the_stack(pgw_enqueued *results)
 {
     char queue[] = "async", payload[] = "{\"n\":1}", kind[] = "k", tag[] = "t";
     const char *tags[] = {tag};
@@ -944,13 +943,15 @@ static pgw_status enqueue_from_the_stack(int64_t *ids, pgw_status *outcomes)
     return st;
 }
 
-static pgw_status finish_from_the_stack(pgw_status *verdicts, pgw_ref a, pgw_ref b)
+static pgw_status finish_from_the_stack(pgw_ref *refs)
 {
-    pgw_ref refs[2] = {a, b};
-    char queue[] = "async";
-    const pgw_status st = pgw_complete(h, queue, refs, 2, NULL);
+    char queue[] = "async", output[] = "1";
+    const char *outputs[] = {output, NULL};
+    pgw_complete_opts o = {sizeof(o), outputs};
+    const pgw_status st = pgw_complete(h, queue, refs, 2, &o);
 
-    memset(refs, 'X', sizeof(refs)), memset(queue, 'X', 5);
+    memset(queue, 'X', 5), memset(output, 'X', 1);
+    memset(outputs, 'X', sizeof(outputs)), memset(&o, 'X', sizeof(o));
     return st;
 }
 
@@ -964,29 +965,29 @@ void test_every_verb_can_be_armed(void)
 {
     const char *queues[] = {"async"};
     pgw_claim_opts o = PGW_CLAIM_OPTS_INIT;
-    pgw_status verdicts[2], outcomes[2];
-    int64_t ids[2], next_ms;
+    pgw_enqueued results[2];
+    int64_t next_ms;
     pgw_batch *batch;
-    pgw_ref a, b;
+    pgw_ref refs[2];
     pgw_depth d = PGW_DEPTH_INIT;
     int n = 0;
 
     ASYNC(PGW_OK, pgw_queue_create(h, "async", NULL));
-    ASYNC(PGW_OK, enqueue_from_the_stack(ids, outcomes));
-    TEST_ASSERT_TRUE(ids[0] > 0 && ids[1] > ids[0]);
+    ASYNC(PGW_OK, enqueue_from_the_stack(results));
+    TEST_ASSERT_TRUE(results[0].id > 0 && results[1].id > results[0].id);
     ASYNC(PGW_OK, pgw_queue_depth(h, "async", PGW_UNLIMITED, &d));
     TEST_ASSERT_EQUAL_INT64(2, d.ready);
     o.queues = queues, o.queues_count = 1, o.max = 2;
     ASYNC(PGW_OK, pgw_claim(h, &o, &batch));
     TEST_ASSERT_EQUAL(2, pgw_batch_count(batch));
     TEST_ASSERT_EQUAL_STRING("t", pgw_job_tag(pgw_batch_job(batch, 1), 0));
-    a = pgw_job_ref(pgw_batch_job(batch, 0)), b = pgw_job_ref(pgw_batch_job(batch, 1));
+    for (size_t i = 0; i < 2; i++) refs[i] = pgw_job_ref(pgw_batch_job(batch, i));
     pgw_batch_free(batch);
-    ASYNC(PGW_OK, pgw_extend(h, "async", &a, 1, NULL));
-    b.token.nonce++;
-    ASYNC(PGW_ELEASE, finish_from_the_stack(verdicts, a, b));
-    TEST_ASSERT_EQUAL_INT(PGW_OK, verdicts[0]);
-    TEST_ASSERT_EQUAL_INT(PGW_ELEASE, verdicts[1]);
+    ASYNC(PGW_OK, pgw_extend(h, "async", refs, 1, NULL));
+    refs[1].token.nonce++;
+    ASYNC(PGW_ELEASE, finish_from_the_stack(refs));
+    TEST_ASSERT_EQUAL_INT(PGW_OK, refs[0].outcome);
+    TEST_ASSERT_EQUAL_INT(PGW_ELEASE, refs[1].outcome);
     ASYNC(PGW_OK, pgw_jobs_each(h, NULL, count_jobs, &n));
     TEST_ASSERT_GREATER_THAN_INT(0, n);
     ASYNC(PGW_OK, pgw_reaper_tick(h, NULL, &next_ms));
@@ -1073,7 +1074,8 @@ void test_a_list_goes_on_behind_its_last_job(void)
     o.queue = "pages", o.limit = 3;
     ASSERT_ST(PGW_OK, pgw_jobs_each(h, &o, keep_id, &p), h);
     TEST_ASSERT_EQUAL_INT(3, p.count);
-    ASSERT_ST(PGW_OK, pgw_cancel(h, "pages", &ids[2], 1), h); /* the last of the page */
+    ASSERT_ST(PGW_OK, pgw_cancel(h, "pages", &(pgw_ref){.id = ids[2]}, 1),
+              h); /* the last of the page */
     o.after_id = ids[2];
     ASSERT_ST(PGW_OK, pgw_jobs_each(h, &o, keep_id, &p), h);
     o.after_id = ids[5];
@@ -1201,15 +1203,13 @@ void test_relaxed_claims(void)
         "EXECUTE FUNCTION note_how()");
     o.queues = queues, o.queues_count = 1;
     for (int i = 0; i < 3; i++) {
-        pgw_status verdict;
-
         it_enqueue(relaxed, "relaxed", "1");
         it_enqueue(relaxed, "relaxed", "2");
         TEST_ASSERT_EQUAL_STRING("on", written());
         ref = it_claim_one(relaxed, "relaxed");
         TEST_ASSERT_EQUAL_STRING("off", written());
         ASSERT_ST(PGW_OK, pgw_extend(relaxed, "relaxed", &ref, 1, EXTEND_BY(60000)), relaxed);
-        TEST_ASSERT_EQUAL(PGW_OK, verdict);
+        TEST_ASSERT_EQUAL(PGW_OK, ref.outcome);
         TEST_ASSERT_EQUAL_STRING("off", written());
         ASSERT_ST(PGW_OK, pgw_complete_and_claim(relaxed, &ref, 1, &o, &batch), relaxed);
         TEST_ASSERT_EQUAL_STRING("on", written());

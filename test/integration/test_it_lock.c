@@ -857,7 +857,8 @@ static int contend(pgw *h, int who)
         char sql[200];
         pgw_lock *l;
 
-        if (pgw_lock_acquire(h, "busy", LOCK_AS(PGW_LOCK_EXCLUSIVE, PGW_UNLIMITED), &l) != PGW_OK) return 2;
+        if (pgw_lock_acquire(h, "busy", LOCK_AS(PGW_LOCK_EXCLUSIVE, PGW_UNLIMITED), &l) != PGW_OK)
+            return 2;
         if (pgw_lock_fence(l) <= last) return 3;
         last = pgw_lock_fence(l);
         snprintf(
@@ -919,7 +920,8 @@ static int race(pgw *h, int who)
         pgw_status st;
 
         seed = seed * 1103515245u + 12345u;
-        st = pgw_lock_acquire(h, "race", LOCK_AS(PGW_LOCK_EXCLUSIVE, (int64_t)(seed >> 16) % 4), &l);
+        st =
+            pgw_lock_acquire(h, "race", LOCK_AS(PGW_LOCK_EXCLUSIVE, (int64_t)(seed >> 16) % 4), &l);
         if (st == PGW_OK) {
             if (__atomic_add_fetch(inside, 1, __ATOMIC_SEQ_CST) != 1) return 2;
             if (ask(h, session_locks) != 1) return 3;
@@ -988,7 +990,8 @@ void test_who_takes_a_lock_again_keeps_its_number(void)
     expect(h, PGW_OK, pgw_txn_begin(h));
     expect(h, PGW_EHELD, pgw_lock_acquire_xact(h, "mine", NULL, &again));
     TEST_ASSERT_EQUAL_INT64(0, again);
-    expect(h, PGW_EHELD, pgw_lock_acquire_xact(h, "mine", LOCK_AS(PGW_LOCK_SHARED, PGW_UNLIMITED), &again));
+    expect(h, PGW_EHELD,
+           pgw_lock_acquire_xact(h, "mine", LOCK_AS(PGW_LOCK_SHARED, PGW_UNLIMITED), &again));
     expect(h, PGW_OK, pgw_txn_commit(h)); /* it goes on */
     TEST_ASSERT_TRUE(fence_ok("mine", fence));
     expect(h, PGW_OK, pgw_lock_release(l));
@@ -1195,7 +1198,8 @@ void test_a_try_of_a_new_name_does_not_wait_for_another_transaction(void)
     int64_t fence;
 
     expect(first, PGW_OK, pgw_txn_begin(first));
-    expect(first, PGW_OK, pgw_lock_acquire_xact(first, "new name", LOCK_AS(PGW_LOCK_SHARED, 0), &fence));
+    expect(first, PGW_OK,
+           pgw_lock_acquire_xact(first, "new name", LOCK_AS(PGW_LOCK_SHARED, 0), &fence));
     pgw_set_timeout(h, 10000);
     refused(h, PGW_ELOCKED, "new name", PGW_LOCK_SHARED, 0);
     TEST_ASSERT_EQUAL_INT64(0, ask(h, session_locks));

@@ -199,7 +199,8 @@ void test_each_in_a_schema_without_queues_is_empty(void)
     found f = {.name = ""};
 
     ASSERT_ST(PGW_OK, pgw_migrate_up(other, NULL), other);
-    ASSERT_ST(PGW_OUTCOME_EMPTY, pgw_queues_each(other, COUNTED(NULL, PGW_UNLIMITED), find, &f), other);
+    ASSERT_ST(PGW_OUTCOME_EMPTY, pgw_queues_each(other, COUNTED(NULL, PGW_UNLIMITED), find, &f),
+              other);
     ASSERT_ST(PGW_OK, pgw_queue_create(other, "here", NULL), other);
     ASSERT_ST(PGW_OK, pgw_queues_each(other, COUNTED(NULL, 1), find, &f), other);
     TEST_ASSERT_EQUAL_INT(1, f.count);

@@ -543,8 +543,7 @@ void test_hostile_names_are_taken_literally(void)
         pgw_row_ref ref = pgw_rows_ref(rows, 0);
         TEST_ASSERT_EQUAL_STRING(
             "", (pgw_table_extend(h, t, &ref, 1, ROWS_BY(1000)), pgw_error_message(h)));
-        TEST_ASSERT_EQUAL_STRING("",
-                                 (pgw_table_release(h, t, &ref, 1), pgw_error_message(h)));
+        TEST_ASSERT_EQUAL_STRING("", (pgw_table_release(h, t, &ref, 1), pgw_error_message(h)));
         TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_table_release(h, t, &ref, 1));
         pgw_rows_free(rows);
         TEST_ASSERT_EQUAL_STRING(

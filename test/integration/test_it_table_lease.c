@@ -223,7 +223,6 @@ void test_an_expired_lease_goes_to_the_next_and_the_old_token_is_worth_nothing(v
 {
     pgw_rows *old, *new;
     pgw_row_ref ref;
-    pgw_status verdict;
 
     articles(1);
     old = claimed(1, "anna");
@@ -232,7 +231,7 @@ void test_an_expired_lease_goes_to_the_next_and_the_old_token_is_worth_nothing(v
     new = claimed(1, "bert");
     TEST_ASSERT_GREATER_THAN_UINT64(ref.token.number, pgw_rows_ref(new, 0).token.number);
     TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_table_extend(h, t, &ref, 1, ROWS_BY(1000)));
-    TEST_ASSERT_EQUAL(PGW_ELEASE, verdict);
+    TEST_ASSERT_EQUAL(PGW_ELEASE, ref.outcome);
     TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_table_release(h, t, &ref, 1));
     TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_table_finish(h, t, &ref, 1, FINISH("a = 666", NULL, 0)));
     TEST_ASSERT_EQUAL_INT64(0, pgtemp_number("SELECT a FROM t"));
@@ -532,7 +531,6 @@ void test_keys_of_every_type_make_the_round_trip(void)
         static const char *const key[] = {"k", "n"};
         const pgw_table_spec s = spec_of(key, 2);
         pgw_row_ref refs[2];
-        pgw_status verdicts[2];
         pgw_table *typed;
         pgw_rows *rows, *one;
         char sql[512];
@@ -560,8 +558,7 @@ void test_keys_of_every_type_make_the_round_trip(void)
             "", (pgw_table_extend(h, typed, refs, 2, ROWS_BY(60000)), pgw_error_message(h)),
             types[i].type);
         TEST_ASSERT_EQUAL_STRING_MESSAGE(
-            "", (pgw_table_release(h, typed, refs, 2), pgw_error_message(h)),
-            types[i].type);
+            "", (pgw_table_release(h, typed, refs, 2), pgw_error_message(h)), types[i].type);
         pgw_rows_free(rows);
         pgw_table_free(typed);
     }
@@ -661,7 +658,6 @@ void test_a_row_that_is_named_twice_in_different_spelling_counts_once(void)
     static const char *const both[] = {"a", "A"};
     pgw_table_lock_opts o = PGW_TABLE_LOCK_OPTS_INIT;
     const pgw_table_spec s = spec_of(by_id, 1);
-    pgw_status verdicts[2];
     pgw_row_ref refs[2];
     pgw_rows *rows, *locked;
 
@@ -678,8 +674,8 @@ void test_a_row_that_is_named_twice_in_different_spelling_counts_once(void)
     must(pgw_txn_commit(h));
     for (int i = 0; i < 2; i++) refs[i] = pgw_rows_ref(rows, 0), refs[i].key = &both[i];
     must(pgw_table_finish(h, t, refs, 2, FINISH("a = t.a + 1", NULL, 0)));
-    TEST_ASSERT_EQUAL(PGW_OK, verdicts[0]);
-    TEST_ASSERT_EQUAL(PGW_OK, verdicts[1]);
+    TEST_ASSERT_EQUAL(PGW_OK, refs[0].outcome);
+    TEST_ASSERT_EQUAL(PGW_OK, refs[1].outcome);
     TEST_ASSERT_EQUAL_INT64(1, pgtemp_number("SELECT a FROM t"));
     pgw_rows_free(rows);
 }
@@ -726,7 +722,6 @@ void test_each_row_of_a_batch_has_its_own_verdict(void)
 {
     enum { N = 1000 };
     static pgw_row_ref refs[N + 2];
-    static pgw_status verdicts[N + 2];
     static const char *const no_row[] = {"-1"};
     pgw_rows *rows;
 
@@ -745,10 +740,13 @@ void test_each_row_of_a_batch_has_its_own_verdict(void)
     for (int i = 0; i < N; i++) {
         const int last = (i + 1) % 10;
 
-        TEST_ASSERT_EQUAL(last == 3 ? PGW_ENOTFOUND : last == 5 ? PGW_ELEASE : PGW_OK, verdicts[i]);
+        TEST_ASSERT_EQUAL(last == 3   ? PGW_ENOTFOUND
+                          : last == 5 ? PGW_ELEASE
+                                      : PGW_OK,
+                          refs[i].outcome);
     }
-    TEST_ASSERT_EQUAL(PGW_OK, verdicts[N]);
-    TEST_ASSERT_EQUAL(PGW_ENOTFOUND, verdicts[N + 1]);
+    TEST_ASSERT_EQUAL(PGW_OK, refs[N].outcome);
+    TEST_ASSERT_EQUAL(PGW_ENOTFOUND, refs[N + 1].outcome);
     TEST_ASSERT_EQUAL(PGW_ELEASE,
                       pgw_table_finish(h, t, refs, N + 1, FINISH("a = a + 1", NULL, 0)));
     TEST_ASSERT_EQUAL_INT64(800, pgtemp_number("SELECT sum(a) FROM t"));
@@ -801,7 +799,6 @@ void test_a_finish_at_the_end_of_the_versions_begins_again(void)
 
 void test_a_trigger_that_keeps_a_row_from_being_written_is_told_apart(void)
 {
-    pgw_status verdicts[2];
     pgw_row_ref refs[2];
     pgw_rows *rows;
 
@@ -812,8 +809,8 @@ void test_a_trigger_that_keeps_a_row_from_being_written_is_told_apart(void)
                 "THEN RETURN NULL; END IF; RETURN new; END $$;"
                 "CREATE TRIGGER no BEFORE UPDATE ON t FOR EACH ROW EXECUTE FUNCTION no()");
     TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_table_release(h, t, refs, 2));
-    TEST_ASSERT_EQUAL(PGW_EPERM, verdicts[0]);
-    TEST_ASSERT_EQUAL(PGW_OK, verdicts[1]);
+    TEST_ASSERT_EQUAL(PGW_EPERM, refs[0].outcome);
+    TEST_ASSERT_EQUAL(PGW_OK, refs[1].outcome);
     pgw_rows_free(rows);
 }
 
@@ -848,7 +845,6 @@ void test_a_claim_says_so_when_a_trigger_keeps_all_its_rows(void)
 void test_a_row_that_row_security_hides_is_not_there(void)
 {
     pgw_row_ref refs[2];
-    pgw_status verdicts[2];
     pgw_rows *rows;
 
     articles(4);
@@ -862,8 +858,8 @@ void test_a_row_that_row_security_hides_is_not_there(void)
     refs[0] = pgw_rows_ref(rows, 0), refs[1] = pgw_rows_ref(rows, 1);
     pgtemp_exec("ALTER POLICY odd ON t USING (id = 1)");
     TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_table_extend(h, t, refs, 2, ROWS_BY(1000)));
-    TEST_ASSERT_EQUAL(PGW_OK, verdicts[0]);
-    TEST_ASSERT_EQUAL(PGW_ENOTFOUND, verdicts[1]);
+    TEST_ASSERT_EQUAL(PGW_OK, refs[0].outcome);
+    TEST_ASSERT_EQUAL(PGW_ENOTFOUND, refs[1].outcome);
     must(pgw__pq_text(h, "role", "RESET ROLE", &(pgw__call){0}));
     pgtemp_exec("DROP OWNED BY tenant; DROP ROLE tenant");
     pgw_rows_free(rows);
@@ -895,7 +891,8 @@ void test_partitioned_tables_have_leases_too(void)
     TEST_ASSERT_NULL(pgw_rows_version(rows, 0));
     for (size_t i = 0; i < 3; i++) refs[i] = pgw_rows_ref(rows, i);
     /* a finish may move the row to another partition */
-    must(pgw_table_finish(h, t, refs, 3, FINISH("year = 2024, id = id + 10 * (2024 - t.year) + 100", NULL, 0)));
+    must(pgw_table_finish(h, t, refs, 3,
+                          FINISH("year = 2024, id = id + 10 * (2024 - t.year) + 100", NULL, 0)));
     TEST_ASSERT_EQUAL_INT64(3, pgtemp_number("SELECT count(*) FROM t24 WHERE locked_by IS NULL"));
     TEST_ASSERT_EQUAL(PGW_EMISUSE,
                       pgw_table_update(h, t, CHANGE(refs[0].key, "x", CELL("a", "1"), 1), NULL));
@@ -920,7 +917,8 @@ void test_rows_of_a_child_that_comes_later_are_left_alone(void)
     must(pgw_table_reap(h, t, 10, &freed));
     TEST_ASSERT_EQUAL_INT64(0, freed);
     must(pgw_table_get(h, t, THE_ROW(refs[0].key, NULL, 0), &row));
-    must(pgw_table_update(h, t, CHANGE(refs[0].key, pgw_rows_version(row, 0), CELL("a", "7"), 1), NULL));
+    must(pgw_table_update(h, t, CHANGE(refs[0].key, pgw_rows_version(row, 0), CELL("a", "7"), 1),
+                          NULL));
     pgw_rows_free(row);
     pgw_rows_free(rows);
     TEST_ASSERT_EQUAL_INT64(0, pgtemp_number("SELECT sum(a) FROM child"));

@@ -80,10 +80,13 @@ void test_an_update_needs_the_version_that_was_read(void)
         pgw_rows *rows = got(modes[m]);
         char next[PGW_ROW_VERSION_SIZE], last[PGW_ROW_VERSION_SIZE];
 
-        must(pgw_table_update(h, modes[m], CHANGE(key, pgw_rows_version(rows, 0), CELL("n", "1"), 1), next));
+        must(pgw_table_update(h, modes[m],
+                              CHANGE(key, pgw_rows_version(rows, 0), CELL("n", "1"), 1), next));
         TEST_ASSERT_NOT_EQUAL(0, strcmp(next, pgw_rows_version(rows, 0)));
-        TEST_ASSERT_EQUAL(PGW_ECONFLICT,
-                          pgw_table_update(h, modes[m], CHANGE(key, pgw_rows_version(rows, 0), CELL("n", "2"), 1), last));
+        TEST_ASSERT_EQUAL(
+            PGW_ECONFLICT,
+            pgw_table_update(h, modes[m], CHANGE(key, pgw_rows_version(rows, 0), CELL("n", "2"), 1),
+                             last));
         TEST_ASSERT_EQUAL_STRING("", last);
         must(pgw_table_update(h, modes[m], CHANGE(key, next, CELL("n", NULL), 1), NULL));
         TEST_ASSERT_EQUAL_INT64(1, pgtemp_number("SELECT count(*) FROM counter WHERE n IS NULL"));
@@ -128,7 +131,9 @@ void test_a_conflict_and_a_missing_row_are_told_apart(void)
     TEST_ASSERT_EQUAL(PGW_ECONFLICT,
                       pgw_table_update(h, t, CHANGE(key, "77", CELL("n", "1"), 1), NULL));
     pgtemp_exec("DELETE FROM counter");
-    TEST_ASSERT_EQUAL(PGW_ENOTFOUND, pgw_table_update(h, t, CHANGE(key, pgw_rows_version(rows, 0), CELL("n", "1"), 1), NULL));
+    TEST_ASSERT_EQUAL(
+        PGW_ENOTFOUND,
+        pgw_table_update(h, t, CHANGE(key, pgw_rows_version(rows, 0), CELL("n", "1"), 1), NULL));
     pgw_rows_free(rows);
 }
 
@@ -141,19 +146,21 @@ void test_what_may_not_be_written_is_named(void)
 
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         TEST_ASSERT_EQUAL(
-            PGW_EINVAL, pgw_table_update(h, t, CHANGE(key, "0", CELL(bad[i].column, "1"), 1), NULL));
+            PGW_EINVAL,
+            pgw_table_update(h, t, CHANGE(key, "0", CELL(bad[i].column, "1"), 1), NULL));
         TEST_ASSERT_NOT_NULL(strstr(pgw_error_message(h), bad[i].words));
     }
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_table_update(h, t, CHANGE(key, "0", NULL, 1), NULL));
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_table_update(h, t, CHANGE(key, "0", CELL("n", "1"), 0), NULL));
+    TEST_ASSERT_EQUAL(PGW_EINVAL,
+                      pgw_table_update(h, t, CHANGE(key, "0", CELL("n", "1"), 0), NULL));
     TEST_ASSERT_EQUAL(PGW_EINVAL,
                       pgw_table_update(h, t, CHANGE(key, NULL, CELL("n", "1"), 1), NULL));
     TEST_ASSERT_EQUAL(PGW_EINVAL,
                       pgw_table_update(h, t, CHANGE(NULL, "0", CELL("n", "1"), 1), NULL));
     TEST_ASSERT_EQUAL(PGW_EINVAL,
                       pgw_table_update(h, t, CHANGE(key, "0", CELL("n", "one"), 1), NULL));
-    TEST_ASSERT_EQUAL(PGW_EINVAL,
-                      pgw_table_update(h, by_xmin, CHANGE(key, "rubbish", CELL("n", "1"), 1), NULL));
+    TEST_ASSERT_EQUAL(
+        PGW_EINVAL, pgw_table_update(h, by_xmin, CHANGE(key, "rubbish", CELL("n", "1"), 1), NULL));
 }
 
 /* ---- the version made of xmin: what it must not accept ---- */
@@ -177,16 +184,21 @@ void test_two_writes_of_one_transaction_have_the_same_xmin_but_another_place(voi
 
     must(pgw_txn_begin(h));
     first = got(by_xmin);
-    must(pgw_table_update(h, by_xmin, CHANGE(key, pgw_rows_version(first, 0), CELL("n", "1"), 1), NULL));
+    must(pgw_table_update(h, by_xmin, CHANGE(key, pgw_rows_version(first, 0), CELL("n", "1"), 1),
+                          NULL));
     pgw_rows_free(first);
     first = got(by_xmin);
-    must(pgw_table_update(h, by_xmin, CHANGE(key, pgw_rows_version(first, 0), CELL("n", "2"), 1), NULL));
+    must(pgw_table_update(h, by_xmin, CHANGE(key, pgw_rows_version(first, 0), CELL("n", "2"), 1),
+                          NULL));
     second = got(by_xmin);
     version_parts(pgw_rows_version(first, 0), a);
     version_parts(pgw_rows_version(second, 0), b);
     TEST_ASSERT_EQUAL_STRING(a[0], b[0]);
     TEST_ASSERT_NOT_EQUAL(0, strcmp(a[1], b[1]));
-    TEST_ASSERT_EQUAL(PGW_ECONFLICT, pgw_table_update(h, by_xmin, CHANGE(key, pgw_rows_version(first, 0), CELL("n", "9"), 1), NULL));
+    TEST_ASSERT_EQUAL(PGW_ECONFLICT,
+                      pgw_table_update(h, by_xmin,
+                                       CHANGE(key, pgw_rows_version(first, 0), CELL("n", "9"), 1),
+                                       NULL));
     must(pgw_txn_commit(h));
     TEST_ASSERT_EQUAL_INT64(2, pgtemp_number("SELECT n FROM counter"));
     pgw_rows_free(first);
@@ -219,12 +231,16 @@ void test_a_rewrite_is_a_conflict_and_vacuum_and_locks_are_none(void)
 
     pgtemp_exec("VACUUM FREEZE counter");
     pgtemp_exec("SELECT FROM counter FOR UPDATE");
-    must(pgw_table_update(h, by_xmin, CHANGE(key, pgw_rows_version(rows, 0), CELL("n", "1"), 1), NULL));
+    must(pgw_table_update(h, by_xmin, CHANGE(key, pgw_rows_version(rows, 0), CELL("n", "1"), 1),
+                          NULL));
     pgw_rows_free(rows);
     rows = got(by_xmin);
     pgtemp_exec("ALTER TABLE counter ALTER note TYPE varchar(100)");
     pgtemp_exec("ALTER TABLE counter DROP COLUMN twice, ALTER n TYPE bigint");
-    TEST_ASSERT_EQUAL(PGW_ECONFLICT, pgw_table_update(h, by_xmin, CHANGE(key, pgw_rows_version(rows, 0), CELL("n", "9"), 1), NULL));
+    TEST_ASSERT_EQUAL(PGW_ECONFLICT,
+                      pgw_table_update(h, by_xmin,
+                                       CHANGE(key, pgw_rows_version(rows, 0), CELL("n", "9"), 1),
+                                       NULL));
     pgw_rows_free(rows);
 }
 
@@ -292,11 +308,13 @@ void test_an_operation_id_is_forgotten_with_the_next_one(void)
     must(pgw_table_process(h, t, AT_ROW(key, NULL), add_one, NULL));
     must(pgw_table_process(h, t, AT_ROW(key, NULL), add_one, NULL));
     TEST_ASSERT_EQUAL_INT64(3, pgtemp_number("SELECT count(*) FROM pgwork.table_operation"));
-    TEST_ASSERT_EQUAL(PGW_OUTCOME_REPEATED, pgw_table_process(h, t, AT_ROW(key, &o), add_one, NULL));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_REPEATED,
+                      pgw_table_process(h, t, AT_ROW(key, &o), add_one, NULL));
     /* nor can others make it go, who know it */
     pgtemp_exec("SELECT pgwork.table_operation(gen_random_uuid(), "
                 "'6f1b1c52-9d3e-4a43-8f53-0d6a0a1d7e01')");
-    TEST_ASSERT_EQUAL(PGW_OUTCOME_REPEATED, pgw_table_process(h, t, AT_ROW(key, &o), add_one, NULL));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_REPEATED,
+                      pgw_table_process(h, t, AT_ROW(key, &o), add_one, NULL));
     pgw_close(other);
 }
 
@@ -339,7 +357,9 @@ void test_an_error_of_the_function_ends_it_whichever_it_is(void)
         pgw_status said = errors[i];
 
         calls = 0;
-        TEST_ASSERT_EQUAL_STRING(pgw_status_name(said), pgw_status_name(pgw_table_process(h, t, AT_ROW(key, NULL), set_and_say, &said)));
+        TEST_ASSERT_EQUAL_STRING(
+            pgw_status_name(said),
+            pgw_status_name(pgw_table_process(h, t, AT_ROW(key, NULL), set_and_say, &said)));
         TEST_ASSERT_EQUAL(1, calls);
         TEST_ASSERT_EQUAL_STRING("the function that edits the row returned an error",
                                  pgw_error_message(h));
@@ -351,7 +371,9 @@ void test_what_the_function_says_beside_ok_is_returned_with_its_write(void)
 {
     pgw_status said = PGW_OUTCOME_EXISTS;
 
-    TEST_ASSERT_EQUAL_STRING("PGW_OUTCOME_EXISTS", pgw_status_name(pgw_table_process(h, t, AT_ROW(key, NULL), set_and_say, &said)));
+    TEST_ASSERT_EQUAL_STRING(
+        "PGW_OUTCOME_EXISTS",
+        pgw_status_name(pgw_table_process(h, t, AT_ROW(key, NULL), set_and_say, &said)));
     TEST_ASSERT_EQUAL_INT64(7, pgtemp_number("SELECT n FROM counter"));
 }
 
@@ -395,8 +417,8 @@ void test_a_row_that_a_trigger_keeps_as_it_is_was_not_written_by_others(void)
                 "EXECUTE FUNCTION keep()");
     for (size_t m = 0; m < 3; m++) {
         calls = 0;
-        TEST_ASSERT_EQUAL_STRING(
-            "PGW_EPERM", pgw_status_name(pgw_table_process(h, modes[m], AT_ROW(key, NULL), add_one, NULL)));
+        TEST_ASSERT_EQUAL_STRING("PGW_EPERM", pgw_status_name(pgw_table_process(
+                                                  h, modes[m], AT_ROW(key, NULL), add_one, NULL)));
         TEST_ASSERT_EQUAL(2, calls);
         TEST_ASSERT_NOT_NULL(strstr(pgw_error_message(h), "a trigger or a policy"));
         TEST_ASSERT_NOT_NULL(strstr(pgw_error_hint(h), "BEFORE UPDATE"));
@@ -417,13 +439,14 @@ void test_a_session_that_a_trigger_has_lost_is_not_ours(void)
                 "EXCEPTION 'could not connect to server \"other\"' USING ERRCODE = '08001'; END "
                 "$$; CREATE TRIGGER ask BEFORE UPDATE ON counter FOR EACH ROW EXECUTE FUNCTION "
                 "ask()");
-    TEST_ASSERT_EQUAL_STRING("PGW_EDB",
-                             pgw_status_name(pgw_table_update(h, t, CHANGE(key, pgw_rows_version(rows, 0), CELL("n", "1"), 1), NULL)));
+    TEST_ASSERT_EQUAL_STRING(
+        "PGW_EDB", pgw_status_name(pgw_table_update(
+                       h, t, CHANGE(key, pgw_rows_version(rows, 0), CELL("n", "1"), 1), NULL)));
     TEST_ASSERT_EQUAL_STRING("08001", pgw_error_sqlstate(h));
     pgw_rows_free(rows);
     calls = 0;
-    TEST_ASSERT_EQUAL_STRING("PGW_EDB",
-                             pgw_status_name(pgw_table_process(h, t, AT_ROW(key, NULL), add_one, NULL)));
+    TEST_ASSERT_EQUAL_STRING(
+        "PGW_EDB", pgw_status_name(pgw_table_process(h, t, AT_ROW(key, NULL), add_one, NULL)));
     TEST_ASSERT_EQUAL(1, calls);
     TEST_ASSERT_EQUAL_INT64(epoch, pgw__pq_epoch(h));
     TEST_ASSERT_EQUAL_INT64(0, pgtemp_number("SELECT n FROM counter"));
@@ -440,8 +463,8 @@ void test_a_row_that_a_policy_keeps_as_it_is_was_not_written_by_others(void)
                 "CREATE POLICY change ON counter FOR UPDATE TO reader USING (n > 5)");
     must(pgw__pq_text(h, "role", "SET ROLE reader", &(pgw__call){0}));
     mine = described(h, "v");
-    TEST_ASSERT_EQUAL_STRING("PGW_EPERM",
-                             pgw_status_name(pgw_table_process(h, mine, AT_ROW(key, NULL), add_one, NULL)));
+    TEST_ASSERT_EQUAL_STRING(
+        "PGW_EPERM", pgw_status_name(pgw_table_process(h, mine, AT_ROW(key, NULL), add_one, NULL)));
     TEST_ASSERT_NOT_NULL(strstr(pgw_error_message(h), "a trigger or a policy"));
     pgtemp_exec("UPDATE counter SET n = 6");
     must(pgw_table_process(h, mine, AT_ROW(key, NULL), add_one, NULL));
@@ -563,7 +586,9 @@ void test_in_a_snapshot_that_stays_a_write_of_others_is_an_error_of_the_server(v
         int times = 1000;
 
         PQclear(PQexec(conn, "BEGIN ISOLATION LEVEL REPEATABLE READ"));
-        TEST_ASSERT_EQUAL_STRING("PGW_ERETRY", pgw_status_name(pgw_table_process(a, modes[m], AT_ROW(key, NULL), interfere, &times)));
+        TEST_ASSERT_EQUAL_STRING(
+            "PGW_ERETRY",
+            pgw_status_name(pgw_table_process(a, modes[m], AT_ROW(key, NULL), interfere, &times)));
         PQclear(PQexec(conn, "ROLLBACK"));
     }
     pgw_close(a);
@@ -605,7 +630,8 @@ void test_an_operation_is_applied_once_however_often_it_is_called(void)
 
     o.op = "6f1b1c52-9d3e-4a43-8f53-0d6a0a1d7e01";
     must(pgw_table_process(h, t, AT_ROW(key, &o), add_one, NULL));
-    TEST_ASSERT_EQUAL(PGW_OUTCOME_REPEATED, pgw_table_process(h, t, AT_ROW(key, &o), add_one, NULL));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_REPEATED,
+                      pgw_table_process(h, t, AT_ROW(key, &o), add_one, NULL));
     TEST_ASSERT_EQUAL_INT64(1, pgtemp_number("SELECT n FROM counter"));
 }
 
@@ -672,8 +698,9 @@ void test_a_lost_answer_is_looked_up_and_nothing_is_applied_twice(void)
             const pgw_table *const modes[] = {t, by_xmin, by_uuid};
 
             cut_at = *m, cuts = n;
-            TEST_ASSERT_EQUAL_STRING("PGW_OK",
-                                     pgw_status_name(pgw_table_process(far, modes[n - 1], AT_ROW(key, NULL), add_one_and_cut, NULL)));
+            TEST_ASSERT_EQUAL_STRING(
+                "PGW_OK", pgw_status_name(pgw_table_process(far, modes[n - 1], AT_ROW(key, NULL),
+                                                            add_one_and_cut, NULL)));
             TEST_ASSERT_EQUAL_INT64(++sum, pgtemp_number("SELECT n FROM counter"));
         }
     }
@@ -700,7 +727,9 @@ void test_a_stop_after_a_lost_answer_leaves_it_unknown(void)
     TEST_ASSERT_EQUAL(PGW_OK, pgw_stop_new(&stop));
     pgw_set_stop(far, stop);
     cut_at = 'C', cuts = 1;
-    TEST_ASSERT_EQUAL_STRING("PGW_EUNKNOWN", pgw_status_name(pgw_table_process(far, t, AT_ROW(key, NULL), add_one_and_stop, NULL)));
+    TEST_ASSERT_EQUAL_STRING(
+        "PGW_EUNKNOWN",
+        pgw_status_name(pgw_table_process(far, t, AT_ROW(key, NULL), add_one_and_stop, NULL)));
     TEST_ASSERT_NOT_NULL(strstr(pgw_error_message(far), "may have been applied"));
     pgw_close(far);
     pgw_stop_free(stop);

@@ -47,11 +47,12 @@ typedef struct verb {
 
 static pgw_status do_enqueue(pgw_ref ref, const char *op)
 {
-    const pgw_job_spec job = PGW_JOB_SPEC_INIT;
+    pgw_job_spec job = PGW_JOB_SPEC_INIT;
     int64_t id;
 
     (void)ref;
-    return pgw_enqueue(h, "wired", &job, op, &id);
+    job.op = op;
+    return pgw_enqueue(h, "wired", &job, &id);
 }
 
 static pgw_status do_complete(pgw_ref ref, const char *op)

@@ -699,12 +699,12 @@ void test_who_has_lost_a_job_to_its_own_worker_is_told(void)
 void test_a_cancel_reaches_a_running_handler(void)
 {
     const int64_t id = only_job();
-    pgw_status outcome;
+    pgw_ref ref = {.id = id};
 
     start(until_signalled);
     await(&called, 1);
-    must(pgw_cancel(h, queue, &id, 1));
-    TEST_ASSERT_EQUAL_INT(PGW_OUTCOME_CANCEL, outcome);
+    must(pgw_cancel(h, queue, &ref, 1));
+    TEST_ASSERT_EQUAL_INT(PGW_OUTCOME_CANCEL, ref.outcome);
     TEST_ASSERT_EQUAL_INT64(1, finish(PGW_OK).failed);
     TEST_ASSERT_EQUAL_INT(PGW_SIGNAL_CANCELED, atomic_load(&seen));
     TEST_ASSERT_EQUAL_STRING("cancelled", state_of(id));
@@ -721,7 +721,7 @@ void test_a_cancel_is_heard_at_once_however_long_the_lease(void)
     set("worker.until_empty", "off");
     start(until_signalled);
     await(&called, 1);
-    must(pgw_cancel(h, queue, &id, 1));
+    must(pgw_cancel(h, queue, &(pgw_ref){.id = id}, 1));
     await(&seen, PGW_SIGNAL_CANCELED);
     pgw_stop_notify(stop);
     finish(PGW_OK);
@@ -731,15 +731,14 @@ void test_a_cancel_is_heard_at_once_however_long_the_lease(void)
 void test_a_cancel_of_a_prefetched_job_ends_it_unseen(void)
 {
     const int64_t running = only_job(), waiting = only_job();
-    pgw_status outcome;
 
     set("worker.lease_ms", "6000");
     set("worker.concurrency", "1");
     start(until_signalled);
     await(&called, 1);
-    must(pgw_cancel(h, queue, &waiting, 1));
+    must(pgw_cancel(h, queue, &(pgw_ref){.id = waiting}, 1));
     await_heartbeats(running, 2); /* the second one begins when the first is read */
-    must(pgw_cancel(h, queue, &running, 1));
+    must(pgw_cancel(h, queue, &(pgw_ref){.id = running}, 1));
     finish(PGW_OK);
     TEST_ASSERT_EQUAL_INT(1, atomic_load(&called));
     TEST_ASSERT_EQUAL_STRING("cancelled", state_of(waiting));

@@ -6,10 +6,8 @@
 
 #define OUTPUTS(texts) \
     (&(pgw_complete_opts){.struct_size = sizeof(pgw_complete_opts), .outputs = (texts)})
-#define SNOOZE_BY(ms) \
-    (&(pgw_snooze_opts){.struct_size = sizeof(pgw_snooze_opts), .delay_ms = (ms)})
-#define EXTEND_BY(ms) \
-    (&(pgw_extend_opts){.struct_size = sizeof(pgw_extend_opts), .lease_ms = (ms)})
+#define SNOOZE_BY(ms) (&(pgw_snooze_opts){.struct_size = sizeof(pgw_snooze_opts), .delay_ms = (ms)})
+#define EXTEND_BY(ms) (&(pgw_extend_opts){.struct_size = sizeof(pgw_extend_opts), .lease_ms = (ms)})
 #define LOCK_AS(how, ms) \
     (&(pgw_lock_opts){.struct_size = sizeof(pgw_lock_opts), .mode = (how), .timeout_ms = (ms)})
 #define COUNTED(name, most) \
@@ -31,7 +29,7 @@
                               .set = (text),                                \
                               .values = (vals),                             \
                               .values_count = (n)})
-#define THE_ROW(of, names, n)                                             \
+#define THE_ROW(of, names, n)                                         \
     (&(pgw_table_get_opts){.struct_size = sizeof(pgw_table_get_opts), \
                            .key = (of),                               \
                            .columns = (names),                        \

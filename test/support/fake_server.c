@@ -387,8 +387,8 @@ pgw_status pgw_complete(pgw *h, const char *queue, pgw_ref *refs, size_t n,
 
 pgw_status pgw_fail(pgw *h, const char *queue, pgw_ref *refs, size_t n, const pgw_fail_opts *opts)
 {
-    return fake_finish(h, FAKE_FAIL, queue, refs, NULL, n,
-                       opts->dead ? FAKE_DEAD : FAKE_LATER, opts->error);
+    return fake_finish(h, FAKE_FAIL, queue, refs, NULL, n, opts->dead ? FAKE_DEAD : FAKE_LATER,
+                       opts->error);
 }
 
 pgw_status pgw_snooze(pgw *h, const char *queue, pgw_ref *refs, size_t n,

@@ -157,7 +157,8 @@ void test_no_tick_is_due(void)
     int64_t next_ms = 0;
 
     fake.cells = cells, fake.rows = 1, fake.columns = 9;
-    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY, pgw_cron_claim_due(FAKE_H, DUE_FOR("n", NULL, 0), &tick, &next_ms));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY,
+                      pgw_cron_claim_due(FAKE_H, DUE_FOR("n", NULL, 0), &tick, &next_ms));
     TEST_ASSERT_NULL(tick);
     TEST_ASSERT_EQUAL_INT64(60000, next_ms);
 }

@@ -109,10 +109,10 @@ void test_enqueue_sends_what_is_given_and_null_for_the_rest(void)
     job.key_policy = PGW_KEY_POLICY_ERROR;
     job.key_period_ms = 60000;
     job.group = "team", job.expires_us = 99, job.meta = " {}";
+    job.op = "00000000-0000-0000-0000-0000000000ab";
     fake.on_call = see_enqueue;
     FAKE_ROWS(answer, 2);
-    TEST_ASSERT_EQUAL(PGW_OK,
-                      pgw_enqueue(FAKE_H, "q", &job, "00000000-0000-0000-0000-0000000000ab", &id));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_enqueue(FAKE_H, "q", &job, &id));
     TEST_ASSERT_EQUAL_INT64(42, id);
     TEST_ASSERT_EQUAL(PGW__SQL_JOB_ENQUEUE, fake.sql);
     TEST_ASSERT_EQUAL(PGW__WRITES, fake.flags);
@@ -148,8 +148,9 @@ void test_a_refused_enqueue_sends_nothing(void)
     TEST_ASSERT_EQUAL_INT64(0, id);
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_enqueue(FAKE_H, "", &job, NULL));
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_enqueue(FAKE_H, "q", NULL, &id));
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_enqueue(FAKE_H, "q", &job, "no uuid", &id));
-    ASSERT_SAYS("`op` is no uuid");
+    job.op = "no uuid";
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_enqueue(FAKE_H, "q", &job, &id));
+    ASSERT_SAYS("`job.op` is no uuid");
     job.priority = 10;
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_enqueue(FAKE_H, "q", &job, &id));
     TEST_ASSERT_EQUAL_INT(0, fake.calls);
@@ -197,8 +198,7 @@ void test_many_jobs_go_as_columns(void)
                                        F_TEXT("exists"), F_INT(3),      F_TEXT("replaced")};
     const char *const tags1[] = {"a", "b\"\\,}"}, *const tags2[] = {"c"};
     pgw_job_spec jobs[3] = {PGW_JOB_SPEC_INIT, PGW_JOB_SPEC_INIT, PGW_JOB_SPEC_INIT};
-    pgw_status outcomes[3];
-    int64_t ids[3];
+    pgw_enqueued results[3];
 
     jobs[0].priority = 9;
     jobs[1].payload = "[1]", jobs[1].run_at_us = 5, jobs[1].tags = tags1, jobs[1].tags_count = 2;
@@ -207,29 +207,32 @@ void test_many_jobs_go_as_columns(void)
     jobs[2].meta = "{\"a\":1}";
     fake.on_call = see_many;
     FAKE_ROWS(answer, 2);
-    TEST_ASSERT_EQUAL(PGW_OUTCOME_EXISTS,
-                      pgw_enqueue_many(FAKE_H, "q", jobs, 3, results));
-    TEST_ASSERT_EQUAL_INT64(3, ids[2]);
-    TEST_ASSERT_EQUAL(PGW_OK, outcomes[0]);
-    TEST_ASSERT_EQUAL(PGW_OUTCOME_EXISTS, outcomes[1]);
-    TEST_ASSERT_EQUAL(PGW_OUTCOME_REPLACED, outcomes[2]);
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_EXISTS, pgw_enqueue_many(FAKE_H, "q", jobs, 3, results));
+    TEST_ASSERT_EQUAL_INT64(3, results[2].id);
+    TEST_ASSERT_EQUAL(PGW_OK, results[0].outcome);
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_EXISTS, results[1].outcome);
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_REPLACED, results[2].outcome);
 }
 
 void test_many_is_all_or_none_also_in_what_is_refused(void)
 {
     pgw_job_spec jobs[2] = {PGW_JOB_SPEC_INIT, PGW_JOB_SPEC_INIT};
-    pgw_status outcomes[2];
-    int64_t ids[2] = {7, 7};
+    pgw_enqueued results[2] = {{7, PGW_OK}, {7, PGW_OK}};
 
     jobs[1].priority = -1;
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_enqueue_many(FAKE_H, "q", jobs, 2, results));
     ASSERT_SAYS("`jobs[1].priority`");
     TEST_ASSERT_EQUAL_size_t(1, fake.index);
-    TEST_ASSERT_EQUAL_INT64(0, ids[0]);
+    TEST_ASSERT_EQUAL_INT64(0, results[0].id);
     jobs[1].priority = 0;
     jobs[1].struct_size = sizeof(size_t);
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_enqueue_many(FAKE_H, "q", jobs, 2, results));
     ASSERT_SAYS("the same in all of them");
+    TEST_ASSERT_EQUAL_size_t(1, fake.index);
+    jobs[1] = jobs[0];
+    jobs[1].op = "00000000-0000-0000-0000-0000000000ab"; /* it would be of the whole call */
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_enqueue_many(FAKE_H, "q", jobs, 2, results));
+    ASSERT_SAYS("`jobs[i].op`");
     TEST_ASSERT_EQUAL_size_t(1, fake.index);
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_enqueue_many(FAKE_H, "q", jobs, 0, results));
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_enqueue_many(FAKE_H, "q", jobs, 10001, results));
@@ -242,11 +245,11 @@ void test_a_short_answer_to_many_is_refused(void)
 {
     static const fake_cell answer[] = {F_INT(1), F_TEXT("new")};
     pgw_job_spec jobs[2] = {PGW_JOB_SPEC_INIT, PGW_JOB_SPEC_INIT};
-    pgw_status outcomes[2];
+    pgw_enqueued results[2];
 
     FAKE_ROWS(answer, 2);
     TEST_ASSERT_EQUAL(PGW_EPROTO, pgw_enqueue_many(FAKE_H, "q", jobs, 2, results));
-    TEST_ASSERT_EQUAL(PGW_EUNKNOWN, outcomes[0]);
+    TEST_ASSERT_EQUAL(PGW_EUNKNOWN, results[0].outcome);
 }
 
 void test_many_survives_every_failed_allocation(void)
@@ -448,8 +451,7 @@ void test_a_claim_asks_for_jobs_apart_only_when_it_is_told_to(void)
         o.apart = i == 1;
         TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY, pgw_claim(FAKE_H, &o, &batch));
         TEST_ASSERT_EQUAL(o.apart, sent_apart);
-        TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY,
-                          pgw_complete_and_claim(FAKE_H, NULL, 0, &o, &batch));
+        TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY, pgw_complete_and_claim(FAKE_H, NULL, 0, &o, &batch));
         TEST_ASSERT_EQUAL(o.apart, sent_apart);
     }
 }
@@ -766,12 +768,11 @@ void test_accepted_jobs_need_no_row(void)
 {
     pgw_ref refs[] = {ref(10), ref(11)};
     const char *const outputs[] = {"1", NULL};
-    pgw_status verdicts[2];
 
     fake.on_call = see_refs;
     TEST_ASSERT_EQUAL(PGW_OK, pgw_complete(FAKE_H, "q", refs, 2, OUTPUTS(outputs)));
-    TEST_ASSERT_EQUAL(PGW_OK, verdicts[0]);
-    TEST_ASSERT_EQUAL(PGW_OK, verdicts[1]);
+    TEST_ASSERT_EQUAL(PGW_OK, refs[0].outcome);
+    TEST_ASSERT_EQUAL(PGW_OK, refs[1].outcome);
     TEST_ASSERT_EQUAL(PGW_OK, pgw_complete(FAKE_H, "q", refs, 2, NULL));
     TEST_ASSERT_EQUAL(PGW_OK, pgw_snooze(FAKE_H, "q", refs, 2, SNOOZE_BY(5)));
     TEST_ASSERT_EQUAL(PGW_OK, pgw_release(FAKE_H, "q", refs, 2));
@@ -783,13 +784,12 @@ void test_refused_jobs_are_told_by_their_place(void)
 {
     static const fake_cell answer[] = {F_INT(3), F_TEXT("gone"), F_INT(1), F_TEXT("stale")};
     pgw_ref refs[] = {ref(10), ref(11), ref(12)};
-    pgw_status verdicts[3];
 
     FAKE_ROWS(answer, 2);
     TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_release(FAKE_H, "q", refs, 3));
-    TEST_ASSERT_EQUAL(PGW_ELEASE, verdicts[0]);
-    TEST_ASSERT_EQUAL(PGW_OK, verdicts[1]);
-    TEST_ASSERT_EQUAL(PGW_ENOTFOUND, verdicts[2]);
+    TEST_ASSERT_EQUAL(PGW_ELEASE, refs[0].outcome);
+    TEST_ASSERT_EQUAL(PGW_OK, refs[1].outcome);
+    TEST_ASSERT_EQUAL(PGW_ENOTFOUND, refs[2].outcome);
     ASSERT_SAYS("2 of 3 jobs refused");
     TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_release(FAKE_H, "q", refs, 3));
 }
@@ -800,7 +800,6 @@ void test_an_answer_about_other_jobs_is_not_believed(void)
                            nowhere[] = {F_NULL, F_TEXT("gone")}, what[] = {F_INT(1), F_TEXT("?")};
     static const fake_cell second[] = {F_INT(1), F_TEXT("stale"), F_INT(2), F_TEXT("?")};
     pgw_ref refs[] = {ref(10), ref(11), ref(12)};
-    pgw_status verdicts[3];
 
     FAKE_ROWS(beyond, 2);
     TEST_ASSERT_EQUAL(PGW_EPROTO, pgw_complete(FAKE_H, "q", refs, 1, NULL));
@@ -808,20 +807,19 @@ void test_an_answer_about_other_jobs_is_not_believed(void)
     TEST_ASSERT_EQUAL(PGW_EPROTO, pgw_complete(FAKE_H, "q", refs, 1, NULL));
     FAKE_ROWS(what, 2);
     TEST_ASSERT_EQUAL(PGW_EPROTO, pgw_complete(FAKE_H, "q", refs, 1, NULL));
-    TEST_ASSERT_EQUAL(PGW_EUNKNOWN, verdicts[0]);
+    TEST_ASSERT_EQUAL(PGW_EUNKNOWN, refs[0].outcome);
     FAKE_ROWS(second, 2);
     TEST_ASSERT_EQUAL(PGW_EPROTO, pgw_complete(FAKE_H, "q", refs, 3, NULL));
-    for (int i = 0; i < 3; i++) TEST_ASSERT_EQUAL(PGW_EUNKNOWN, verdicts[i]);
+    for (int i = 0; i < 3; i++) TEST_ASSERT_EQUAL(PGW_EUNKNOWN, refs[i].outcome);
 }
 
 void test_verdicts_of_a_lost_answer_are_unknown(void)
 {
     pgw_ref refs[] = {ref(10)};
-    pgw_status verdicts[1] = {PGW_OK};
 
     fake.status = PGW_EUNKNOWN;
     TEST_ASSERT_EQUAL(PGW_EUNKNOWN, pgw_complete(FAKE_H, "q", refs, 1, NULL));
-    TEST_ASSERT_EQUAL(PGW_EUNKNOWN, verdicts[0]);
+    TEST_ASSERT_EQUAL(PGW_EUNKNOWN, refs[0].outcome);
 }
 
 void test_an_extended_job_may_be_asked_to_stop(void)
@@ -829,12 +827,11 @@ void test_an_extended_job_may_be_asked_to_stop(void)
     static const fake_cell answer[] = {F_INT(1), F_TEXT("ok"),     F_INT(900),
                                        F_INT(2), F_TEXT("cancel"), F_INT(900)};
     pgw_ref refs[] = {ref(10), ref(11)};
-    pgw_status verdicts[2];
 
     FAKE_ROWS(answer, 3);
     TEST_ASSERT_EQUAL(PGW_OK, pgw_extend(FAKE_H, "q", refs, 2, NULL));
-    TEST_ASSERT_EQUAL(PGW_OK, verdicts[0]);
-    TEST_ASSERT_EQUAL(PGW_OUTCOME_CANCEL, verdicts[1]);
+    TEST_ASSERT_EQUAL(PGW_OK, refs[0].outcome);
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_CANCEL, refs[1].outcome);
     TEST_ASSERT_EQUAL_INT64(900, fake.server_time);
     TEST_ASSERT_EQUAL(PGW__WRITES | PGW__RELAXED, fake.flags);
 }
@@ -845,17 +842,16 @@ void test_what_another_transaction_holds_is_neither_extended_nor_refused(void)
                                        F_INT(2), F_TEXT("locked"), F_INT(900),
                                        F_INT(3), F_TEXT("stale"),  F_INT(900)};
     pgw_ref refs[] = {ref(10), ref(11), ref(12)};
-    pgw_status verdicts[3];
 
     FAKE_ROWS(answer, 3);
     fake.rows = 2;
     TEST_ASSERT_EQUAL(PGW_ELOCKED, pgw_extend(FAKE_H, "q", refs, 2, NULL));
-    TEST_ASSERT_EQUAL(PGW_OK, verdicts[0]);
-    TEST_ASSERT_EQUAL(PGW_ELOCKED, verdicts[1]);
+    TEST_ASSERT_EQUAL(PGW_OK, refs[0].outcome);
+    TEST_ASSERT_EQUAL(PGW_ELOCKED, refs[1].outcome);
     FAKE_ROWS(answer, 3);
     TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_extend(FAKE_H, "q", refs, 3, NULL));
-    TEST_ASSERT_EQUAL(PGW_ELOCKED, verdicts[1]);
-    TEST_ASSERT_EQUAL(PGW_ELEASE, verdicts[2]);
+    TEST_ASSERT_EQUAL(PGW_ELOCKED, refs[1].outcome);
+    TEST_ASSERT_EQUAL(PGW_ELEASE, refs[2].outcome);
 }
 
 static char sent_error[9000];
@@ -901,7 +897,7 @@ void test_what_the_finishing_verbs_refuse(void)
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_complete(FAKE_H, "q", refs, 10001, NULL));
     ASSERT_SAYS("`n` is 10001: allowed is 1 .. 10000");
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_complete(FAKE_H, "q", refs, 1, OUTPUTS(bad_output)));
-    ASSERT_SAYS("`outputs[0]`");
+    ASSERT_SAYS("`opts->outputs[0]`");
     o.retry_ms = -1;
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_fail(FAKE_H, "q", refs, 1, &o));
     o.retry_ms = INT64_MAX;
@@ -929,15 +925,14 @@ void test_a_finishing_verb_without_memory(void)
 static void cancel_is(pgw_status expected, const char *a, const char *b)
 {
     const fake_cell answer[] = {F_INT(1), F_TEXT(a), F_INT(2), F_TEXT(b)};
-    const int64_t ids[] = {1, 2};
-    pgw_status outcomes[2];
+    pgw_ref refs[] = {ref(1), ref(2)};
 
     FAKE_ROWS(answer, 2);
-    TEST_ASSERT_EQUAL_INT(expected, pgw_cancel(FAKE_H, "q", ids, 2));
+    TEST_ASSERT_EQUAL_INT(expected, pgw_cancel(FAKE_H, "q", refs, 2));
     TEST_ASSERT_EQUAL_INT(strcmp(b, "gone") == 0        ? PGW_ENOTFOUND
                           : strcmp(b, "requested") == 0 ? PGW_OUTCOME_CANCEL
                                                         : PGW_OK,
-                          outcomes[1]);
+                          refs[1].outcome);
 }
 
 void test_cancel(void)
@@ -961,22 +956,20 @@ void test_complete_and_claim(void)
     static const fake_cell refused[] = {REFUSED_ROW(1, "gone")};
     pgw_ref refs[] = {ref(10), ref(11)};
     const pgw_claim_opts o = claim_opts();
-    pgw_status verdicts[2];
     pgw_batch *batch;
 
     FAKE_ROWS(answer, 21);
     TEST_ASSERT_EQUAL(PGW_OK, pgw_complete_and_claim(FAKE_H, refs, 2, &o, &batch));
     TEST_ASSERT_EQUAL_MESSAGE(PGW__WRITES, fake.flags, "durable, though it claims");
-    TEST_ASSERT_EQUAL(PGW_OK, verdicts[0]);
-    TEST_ASSERT_EQUAL(PGW_ELEASE, verdicts[1]);
+    TEST_ASSERT_EQUAL(PGW_OK, refs[0].outcome);
+    TEST_ASSERT_EQUAL(PGW_ELEASE, refs[1].outcome);
     TEST_ASSERT_EQUAL(1, pgw_batch_count(batch));
     TEST_ASSERT_EQUAL_INT64(5, pgw_job_id(pgw_batch_job(batch, 0)));
     pgw_batch_free(batch);
 
     FAKE_ROWS(refused, 21);
-    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY,
-                      pgw_complete_and_claim(FAKE_H, refs, 2, &o, &batch));
-    TEST_ASSERT_EQUAL(PGW_ENOTFOUND, verdicts[0]);
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY, pgw_complete_and_claim(FAKE_H, refs, 2, &o, &batch));
+    TEST_ASSERT_EQUAL(PGW_ENOTFOUND, refs[0].outcome);
     TEST_ASSERT_NULL(batch);
     fake.rows = 0;
     TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY, pgw_complete_and_claim(FAKE_H, NULL, 0, &o, &batch));
@@ -1001,7 +994,6 @@ void test_verdicts_stand_though_there_is_no_memory_for_the_claim(void)
     static const fake_cell nonsense[] = {REFUSED_ROW(1, "?")};
     pgw_ref refs[] = {ref(10), ref(11)};
     const pgw_claim_opts o = claim_opts();
-    pgw_status verdicts[2];
     pgw_batch *batch;
 
     FAKE_ROWS(answer, 21);
@@ -1010,13 +1002,13 @@ void test_verdicts_stand_though_there_is_no_memory_for_the_claim(void)
     TEST_ASSERT_EQUAL(PGW_ENOMEM, pgw_complete_and_claim(FAKE_H, refs, 2, &o, &batch));
     oom_end();
     TEST_ASSERT_NULL(batch);
-    TEST_ASSERT_EQUAL(PGW_OK, verdicts[0]);
-    TEST_ASSERT_EQUAL(PGW_ELEASE, verdicts[1]);
+    TEST_ASSERT_EQUAL(PGW_OK, refs[0].outcome);
+    TEST_ASSERT_EQUAL(PGW_ELEASE, refs[1].outcome);
 
     FAKE_ROWS(nonsense, 21);
     TEST_ASSERT_EQUAL(PGW_EPROTO, pgw_complete_and_claim(FAKE_H, refs, 2, &o, &batch));
-    TEST_ASSERT_EQUAL(PGW_EUNKNOWN, verdicts[0]);
-    TEST_ASSERT_EQUAL(PGW_EUNKNOWN, verdicts[1]);
+    TEST_ASSERT_EQUAL(PGW_EUNKNOWN, refs[0].outcome);
+    TEST_ASSERT_EQUAL(PGW_EUNKNOWN, refs[1].outcome);
 }
 
 void test_what_complete_and_claim_refuses(void)

@@ -241,10 +241,13 @@ void test_queues_are_shown_until_the_caller_has_enough(void)
     TEST_ASSERT_EQUAL(PGW_OK, pgw_queues_each(FAKE_H, COUNTED(NULL, 100), each, &enough));
     TEST_ASSERT_EQUAL_INT(0, enough);
     fake.rows = 0;
-    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY, pgw_queues_each(FAKE_H, COUNTED(NULL, PGW_UNLIMITED), each, &enough));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY,
+                      pgw_queues_each(FAKE_H, COUNTED(NULL, PGW_UNLIMITED), each, &enough));
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queues_each(FAKE_H, COUNTED(NULL, -1), each, &enough));
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queues_each(FAKE_H, COUNTED(NULL, PGW_UNLIMITED), NULL, &enough));
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queues_each(NULL, COUNTED(NULL, PGW_UNLIMITED), each, &enough));
+    TEST_ASSERT_EQUAL(PGW_EINVAL,
+                      pgw_queues_each(FAKE_H, COUNTED(NULL, PGW_UNLIMITED), NULL, &enough));
+    TEST_ASSERT_EQUAL(PGW_EINVAL,
+                      pgw_queues_each(NULL, COUNTED(NULL, PGW_UNLIMITED), each, &enough));
     TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY, pgw_queues_each(FAKE_H, COUNTED("q", 1), each, &enough));
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queues_each(FAKE_H, COUNTED("", 1), each, &enough));
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queues_each(FAKE_H, COUNTED("q", 1), NULL, &enough));

@@ -217,7 +217,7 @@ void test_what_makes_a_version_of_the_rows_own_waits_for_the_disk(void)
 {
     static const fake_cell done[] = {F_INT(1), F_INT(1), F_INT(1)};
     const step steps[] = {{PGW_OK, NULL, 0, 0}, {PGW_OK, done, 3, 1}, {PGW_OK, done, 1, 1}};
-    pgw_row_ref ref = {key, {1, 2}};
+    pgw_row_ref ref = {key, {1, 2}, PGW_OK};
     pgw_table_claim_opts o = PGW_TABLE_CLAIM_OPTS_INIT;
     pgw_rows *rows;
 
@@ -270,19 +270,18 @@ void test_verdicts_are_unknown_until_they_are_known(void)
                           {PGW_OK, NULL, 3, 0},
                           {PGW_OK, odd, 3, 2},
                           {PGW_OK, none, 3, 1}};
-    pgw_row_ref ref = {key, {1, 2}}, refs[] = {ref, ref};
-    pgw_status verdict = PGW_OK, verdicts[2];
+    pgw_row_ref ref = {key, {1, 2}, PGW_OK}, refs[] = {ref, ref};
 
     script = steps;
     TEST_ASSERT_EQUAL(PGW_EUNKNOWN, pgw_table_release(FAKE_H, &t, &ref, 1));
-    TEST_ASSERT_EQUAL(PGW_EUNKNOWN, verdict);
+    TEST_ASSERT_EQUAL(PGW_EUNKNOWN, ref.outcome);
     TEST_ASSERT_EQUAL(PGW_EPROTO, pgw_table_release(FAKE_H, &t, &ref, 1));
-    TEST_ASSERT_EQUAL(PGW_EUNKNOWN, verdict);
+    TEST_ASSERT_EQUAL(PGW_EUNKNOWN, ref.outcome);
     TEST_ASSERT_EQUAL(PGW_EPROTO, pgw_table_release(FAKE_H, &t, refs, 2));
-    TEST_ASSERT_EQUAL(PGW_EUNKNOWN, verdicts[0]);
-    TEST_ASSERT_EQUAL(PGW_EUNKNOWN, verdicts[1]);
+    TEST_ASSERT_EQUAL(PGW_EUNKNOWN, refs[0].outcome);
+    TEST_ASSERT_EQUAL(PGW_EUNKNOWN, refs[1].outcome);
     TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_table_release(FAKE_H, &t, &ref, 1));
-    TEST_ASSERT_EQUAL(PGW_ENOTFOUND, verdict);
+    TEST_ASSERT_EQUAL(PGW_ENOTFOUND, ref.outcome);
 }
 
 /* ---- process: when the answer is lost ---- */
@@ -461,13 +460,13 @@ void test_a_refusal_after_a_lost_answer_does_not_say_that_nothing_was_applied(vo
 
     fake.on_call = answer_the_look_up, looked_up = no;
     script = steps, edits = 0;
-    TEST_ASSERT_EQUAL(PGW_EUNKNOWN,
-                      pgw_table_process(FAKE_H, &t, AT_ROW(key, NULL), refuse_the_second_time, NULL));
+    TEST_ASSERT_EQUAL(PGW_EUNKNOWN, pgw_table_process(FAKE_H, &t, AT_ROW(key, NULL),
+                                                      refuse_the_second_time, NULL));
     ASSERT_SAYS("may have been applied");
     ASSERT_SAYS("the prefetch buffer is used up");
     script = at_once;
-    TEST_ASSERT_EQUAL(PGW_ENOTFOUND,
-                      pgw_table_process(FAKE_H, &t, AT_ROW(key, NULL), refuse_the_second_time, NULL));
+    TEST_ASSERT_EQUAL(PGW_ENOTFOUND, pgw_table_process(FAKE_H, &t, AT_ROW(key, NULL),
+                                                       refuse_the_second_time, NULL));
 }
 
 #define LONG   "\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4"
@@ -491,7 +490,8 @@ void test_long_diagnostics_are_not_cut_within_a_letter(void)
                       pgw_table_process(FAKE_H, &t, AT_ROW(key, NULL), refuse_at_length, NULL));
     ASSERT_SAYS("may have been applied");
     TEST_ASSERT_TRUE(pgw__utf8_ok(fake.message, strlen(fake.message)));
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_table_get(FAKE_H, &t, THE_ROW(key, columns_of_none, 1), &rows));
+    TEST_ASSERT_EQUAL(PGW_EINVAL,
+                      pgw_table_get(FAKE_H, &t, THE_ROW(key, columns_of_none, 1), &rows));
     ASSERT_SAYS("is not there");
     TEST_ASSERT_TRUE(pgw__utf8_ok(fake.message, strlen(fake.message)));
 }
