@@ -122,6 +122,16 @@ pgw_status pgw__check_limit(pgw *h, const char *argument, int64_t limit)
     return pgw__pq_refuse_int(h, argument, limit, "1 or more, or PGW_UNLIMITED");
 }
 
+pgw_status pgw__check_wait(pgw *h, const char *argument, int64_t ms, int64_t most)
+{
+    char allowed[64];
+
+    if (h == NULL) return PGW_EINVAL;
+    if (ms == PGW_UNLIMITED || (ms >= 0 && ms <= most)) return PGW_OK;
+    snprintf(allowed, sizeof(allowed), "0 .. %" PRId64 ", or PGW_UNLIMITED", most);
+    return pgw__pq_refuse_int(h, argument, ms, allowed);
+}
+
 pgw_status pgw__check_lease(pgw *h, const char *argument, int64_t lease_ms)
 {
     if (h == NULL) return PGW_EINVAL;

@@ -44,6 +44,8 @@ pgw_status pgw__check_int(pgw *h, const char *argument, int64_t value, int64_t l
 pgw_status pgw__check_count(pgw *h, const char *argument, size_t value, size_t least, size_t most);
 /* How many at most: 1 or more, or PGW_UNLIMITED. */
 pgw_status pgw__check_limit(pgw *h, const char *argument, int64_t limit);
+/* How long to wait: 0 .. most ms, or PGW_UNLIMITED. */
+pgw_status pgw__check_wait(pgw *h, const char *argument, int64_t ms, int64_t most);
 pgw_status pgw__check_lease(pgw *h, const char *argument, int64_t lease_ms); /* or PGW_DEFAULT */
 pgw_status pgw__check_word(pgw *h, const char *argument, const char *value,
                            const char *const *words, size_t n);

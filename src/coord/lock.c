@@ -88,8 +88,8 @@ static pgw_status lock_check(pgw *h, const char *name, pgw_lock_opts *mine,
     if (st == PGW_OK)
         st = pgw__check_int(h, "opts->mode", (int64_t)mine->mode, PGW_LOCK_EXCLUSIVE,
                             PGW_LOCK_SHARED);
-    if (st == PGW_OK && mine->timeout_ms != PGW_UNLIMITED)
-        st = pgw__check_int(h, "opts->timeout_ms", mine->timeout_ms, 0, LOCK_TIMEOUT_MAX);
+    if (st == PGW_OK)
+        st = pgw__check_wait(h, "opts->timeout_ms", mine->timeout_ms, LOCK_TIMEOUT_MAX);
     return st == PGW_OK ? lock_check_armed(h) : st;
 }
 

@@ -110,7 +110,7 @@ static pgw_status claim_check(pgw *h, pgw_claim_opts *o, pgw_batch **batch,
         st = pgw__check_all_names(h, "opts->queues", o->queues, o->queues_count, PGW__QUEUE_MAX);
     if (st == PGW_OK) st = pgw__check_int(h, "opts->max", o->max, 1, PGW__BATCH_MAX);
     if (st == PGW_OK) st = pgw__check_lease(h, "opts->lease_ms", o->lease_ms);
-    if (st == PGW_OK) st = pgw__check_int(h, "opts->wait_ms", o->wait_ms, -1, INT64_MAX);
+    if (st == PGW_OK) st = pgw__check_wait(h, "opts->wait_ms", o->wait_ms, INT64_MAX);
     if (st == PGW_OK) st = pgw__check_holder(h, "opts->holder", &o->holder, o->holder, holder);
     return st;
 }

@@ -1130,7 +1130,7 @@ void test_redrive_and_purge_count(void)
     FAKE_ROWS(answer, 1);
     TEST_ASSERT_EQUAL(
         PGW_OK, pgw_redrive(FAKE_H, "q",
-                            &(pgw_redrive_opts){sizeof(pgw_redrive_opts), ids, 1, NULL, 0}, &n));
+                            &(pgw_redrive_opts){sizeof(pgw_redrive_opts), ids, 1, NULL, PGW_UNLIMITED}, &n));
     TEST_ASSERT_EQUAL_INT64(12, n);
     TEST_ASSERT_EQUAL(PGW_OK,
                       pgw_redrive(FAKE_H, "q",
@@ -1202,11 +1202,12 @@ void test_rescheduling_goes_from_id_to_id(void)
     o.run_at_us = 1, o.delay_ms = 1;
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_reschedule(FAKE_H, "q", &o, &n));
     ASSERT_SAYS("`opts->delay_ms` is set together with run_at_us");
-    o.run_at_us = 0, o.limit = -1;
+    o.run_at_us = PGW_NONE, o.limit = 0;
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_reschedule(FAKE_H, "q", &o, &n));
+    ASSERT_SAYS("`opts->limit` is 0: allowed is 1 or more, or PGW_UNLIMITED");
     TEST_ASSERT_EQUAL_INT(0, fake.calls);
     TEST_ASSERT_EQUAL_INT64(0, n);
-    fake.rows = 0, o.limit = 0;
+    fake.rows = 0, o.limit = PGW_UNLIMITED;
     TEST_ASSERT_EQUAL(PGW_EPROTO, pgw_reschedule(FAKE_H, "q", &o, &n));
     fake.armed = true;
     TEST_ASSERT_EQUAL(PGW_EMISUSE, pgw_reschedule(FAKE_H, "q", &o, &n));

@@ -78,7 +78,7 @@ void test_settings_out_of_their_limits(void)
     BAD("`opts->retention_ms` is -1", o.retention_ms = -1);
     BAD("`opts->max_attempts` is 0: allowed is 1 .. 1000", o.max_attempts = 0);
     BAD("`opts->max_bytes` is 0", o.max_bytes = 0);
-    BAD("`opts->notify` is 2", o.notify = 2);
+    BAD("`opts->notify` is 2", o.notify = (pgw_switch)2);
 #undef BAD
     TEST_ASSERT_EQUAL_INT(0, fake.calls);
 }
@@ -169,7 +169,7 @@ void test_depth(void)
     TEST_ASSERT_EQUAL_INT64(4, d.dead);
     TEST_ASSERT_EQUAL_INT64(5, d.done);
     TEST_ASSERT_EQUAL_INT64(6, d.oldest_ms);
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queue_depth(FAKE_H, "q", -1, &d));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queue_depth(FAKE_H, "q", 0, &d));
     TEST_ASSERT_EQUAL_INT64(0, d.ready);
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queue_depth(FAKE_H, "q", PGW_UNLIMITED, NULL));
     fake.rows = 0;
@@ -222,7 +222,7 @@ static int each(const pgw_queue_info *q, void *arg)
     TEST_ASSERT_EQUAL_INT64(6, q->opts->retention_ms);
     TEST_ASSERT_EQUAL_INT(7, q->opts->max_attempts);
     TEST_ASSERT_EQUAL_INT(8, q->opts->max_bytes);
-    TEST_ASSERT_EQUAL_INT(1, q->opts->notify);
+    TEST_ASSERT_EQUAL(PGW_SWITCH_ON, q->opts->notify);
     TEST_ASSERT_EQUAL_INT64(10, q->depth->ready);
     TEST_ASSERT_EQUAL_INT64(15, q->depth->oldest_ms);
     return --*seen == 0;
@@ -243,7 +243,7 @@ void test_queues_are_shown_until_the_caller_has_enough(void)
     fake.rows = 0;
     TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY,
                       pgw_queues_each(FAKE_H, COUNTED(NULL, PGW_UNLIMITED), each, &enough));
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queues_each(FAKE_H, COUNTED(NULL, -1), each, &enough));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queues_each(FAKE_H, COUNTED(NULL, 0), each, &enough));
     TEST_ASSERT_EQUAL(PGW_EINVAL,
                       pgw_queues_each(FAKE_H, COUNTED(NULL, PGW_UNLIMITED), NULL, &enough));
     TEST_ASSERT_EQUAL(PGW_EINVAL,
