@@ -16,8 +16,9 @@ extern "C" {
 /** @name Without blocking @{
  * pgw_async() arms the next verb on the handle: it sends and returns PGW_OUTCOME_AGAIN instead of
  * waiting. @p done is called once, from pgw_step(), when the answer is complete and committed.
- * Out-parameters are filled by then, so they must live until then. A verb that fails at once
- * returns its error, and @p done is never called. Nor is it when the handle is closed before.
+ * Out-parameters are filled by then, so they must live until then. So must an array of references,
+ * whose outcomes are filled. A verb that fails at once returns its error, and @p done is never
+ * called. Nor is it when the handle is closed before.
  *
  * PGW_OUTCOME_AGAIN is no error, and no success yet: check for it first. In @p done the next verb
  * may be started, or the handle closed. One verb at a time per handle. A lost connection is opened
