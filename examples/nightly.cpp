@@ -29,7 +29,7 @@ static void review(pgwork::handle &h, const pgwork::table &articles)
     }
 }
 
-int main(int argc, char **argv)
+int main(int argc, char **)
 {
     try {
         pgwork::handle h;
