@@ -264,8 +264,7 @@ static pgw_status sema_check(pgw *h, pgw_token *token, const char *name, pgw_sem
     if (st == PGW_OK) st = pgw__check_any_name(h, "name", name);
     if (st == PGW_OK) st = pgw__check_opts(h, "opts", o, sizeof(*o), opts);
     if (st == PGW_OK) st = pgw__check_int(h, "opts->permits", o->permits, 1, SEMA_PERMITS_MAX);
-    if (st == PGW_OK)
-        st = pgw__check_wait(h, "opts->timeout_ms", o->timeout_ms, SEMA_WAIT_MAX_MS);
+    if (st == PGW_OK) st = pgw__check_wait(h, "opts->timeout_ms", o->timeout_ms, SEMA_WAIT_MAX_MS);
     if (st == PGW_OK)
         st = pgw__check_int(h, "opts->ttl_ms", o->ttl_ms, PGW__LEASE_MIN_MS, PGW__LEASE_MAX_MS);
     if (st == PGW_OK) st = pgw__check_holder(h, "opts->holder", &o->holder, o->holder, holder);

@@ -1128,9 +1128,10 @@ void test_redrive_and_purge_count(void)
     int64_t n;
 
     FAKE_ROWS(answer, 1);
-    TEST_ASSERT_EQUAL(
-        PGW_OK, pgw_redrive(FAKE_H, "q",
-                            &(pgw_redrive_opts){sizeof(pgw_redrive_opts), ids, 1, NULL, PGW_UNLIMITED}, &n));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_redrive(FAKE_H, "q",
+                                          &(pgw_redrive_opts){sizeof(pgw_redrive_opts), ids, 1,
+                                                              NULL, PGW_UNLIMITED},
+                                          &n));
     TEST_ASSERT_EQUAL_INT64(12, n);
     TEST_ASSERT_EQUAL(PGW_OK,
                       pgw_redrive(FAKE_H, "q",
