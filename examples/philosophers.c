@@ -88,7 +88,7 @@ static pgw_status dine(pgw *h, const pgw_table *t, int philosopher, int meal)
     pgw_token seat;
     pgw_status st;
 
-    opts.timeout_ms = -1;
+    opts.timeout_ms = PGW_UNLIMITED;
     opts.session = true; /* the seat of a philosopher who dies is free at once */
     st = pgw_sema_acquire(h, "seats", &opts, &seat);
     if (st != PGW_OK) return failed(h, philosopher, st);

@@ -113,7 +113,7 @@ int cmd_lock(cli *c, int argc, char **argv)
 {
     if (lock_is_break(argc, argv)) return lock_break(c, argc, argv);
     bool shared = false, no_wait = false;
-    int64_t wait_ms = -1, grace_ms = 5000;
+    int64_t wait_ms = PGW_UNLIMITED, grace_ms = 5000;
     int held = CLI_HELD;
     const char *pass = NULL;
     const opt opts[] = {

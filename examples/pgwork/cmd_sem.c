@@ -148,7 +148,7 @@ static int sem_give_up(sem *s, pgw_status st, int held)
 static int sem_acquire(cli *c, int argc, char **argv)
 {
     sem s = {.c = c, .o = PGW_SEMA_OPTS_INIT};
-    s.o.timeout_ms = -1;
+    s.o.timeout_ms = PGW_UNLIMITED;
     const opt opts[] = {{0, "permits", "N", "take N, all or none (1)", .number = &s.o.permits,
                          .min = 1, .max = 10000},
                         {'w', "wait", "TIME", "wait so long (without limit)", .ms = &s.o.timeout_ms,
@@ -333,7 +333,7 @@ static int sem_run(cli *c, int argc, char **argv)
     int64_t grace_ms = 5000;
     int held = CLI_HELD;
     const char *pass = NULL;
-    s.o.timeout_ms = -1;
+    s.o.timeout_ms = PGW_UNLIMITED;
     const opt opts[] = {
         {0, "permits", "N", "take N, all or none (1)", .number = &s.o.permits, .min = 1,
          .max = 10000},

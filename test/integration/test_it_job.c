@@ -568,15 +568,17 @@ void test_a_job_without_attempts_left_is_a_dead_letter_and_comes_back_by_redrive
         2,
         pgtemp_number("SELECT count(*) FROM pgwork.job WHERE queue = 'dying' AND state = 'dead'"));
 
-    ASSERT_ST(
-        PGW_OK,
-        pgw_redrive(h, "dying",
-                    &(pgw_redrive_opts){sizeof(pgw_redrive_opts), NULL, 0, "nothing of it", 0}, &n),
-        h);
+    ASSERT_ST(PGW_OK,
+              pgw_redrive(h, "dying",
+                          &(pgw_redrive_opts){sizeof(pgw_redrive_opts), NULL, 0, "nothing of it",
+                                              PGW_UNLIMITED},
+                          &n),
+              h);
     TEST_ASSERT_EQUAL_INT64(0, n);
     ASSERT_ST(
         PGW_OK,
-        pgw_redrive(h, "dying", &(pgw_redrive_opts){sizeof(pgw_redrive_opts), &id, 0, NULL, 0}, &n),
+        pgw_redrive(h, "dying",
+                    &(pgw_redrive_opts){sizeof(pgw_redrive_opts), &id, 0, NULL, PGW_UNLIMITED}, &n),
         h);
     TEST_ASSERT_EQUAL_INT64(0, n); /* an empty list is not all of them */
     ASSERT_ST(PGW_OK,
@@ -587,7 +589,8 @@ void test_a_job_without_attempts_left_is_a_dead_letter_and_comes_back_by_redrive
     TEST_ASSERT_EQUAL_INT64(0, n);
     ASSERT_ST(
         PGW_OK,
-        pgw_redrive(h, "dying", &(pgw_redrive_opts){sizeof(pgw_redrive_opts), &id, 1, NULL, 0}, &n),
+        pgw_redrive(h, "dying",
+                    &(pgw_redrive_opts){sizeof(pgw_redrive_opts), &id, 1, NULL, PGW_UNLIMITED}, &n),
         h);
     TEST_ASSERT_EQUAL_INT64(1, n);
     TEST_ASSERT_EQUAL_INT64(id, it_claim_one(h, "dying").id);

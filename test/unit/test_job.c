@@ -1142,14 +1142,14 @@ void test_redrive_and_purge_count(void)
                                                                     ids, 1, "kind", 1000},
                                              &n));
     fake.calls = 0;
-    TEST_ASSERT_EQUAL(PGW_EINVAL,
-                      pgw_redrive(FAKE_H, "q",
-                                  &(pgw_redrive_opts){sizeof(pgw_redrive_opts), NULL, 1, NULL, 0},
-                                  &n));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_redrive(FAKE_H, "q",
+                                              &(pgw_redrive_opts){sizeof(pgw_redrive_opts), NULL, 1,
+                                                                  NULL, PGW_UNLIMITED},
+                                              &n));
     TEST_ASSERT_EQUAL_INT64(0, n);
     TEST_ASSERT_EQUAL(PGW_EINVAL,
                       pgw_redrive(FAKE_H, "q",
-                                  &(pgw_redrive_opts){sizeof(pgw_redrive_opts), NULL, 0, NULL, -1},
+                                  &(pgw_redrive_opts){sizeof(pgw_redrive_opts), NULL, 0, NULL, 0},
                                   &n));
     TEST_ASSERT_EQUAL(
         PGW_EINVAL,
