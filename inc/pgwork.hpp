@@ -490,11 +490,11 @@ public:
     void pause() { detail::check(h_, pgw_queue_pause(h_, id())); }
     void drain() { detail::check(h_, pgw_queue_drain(h_, id())); }
     void resume() { detail::check(h_, pgw_queue_resume(h_, id())); }
-    /** Deletes jobs in a state: "ready", "delayed", "dead", "done" or "all". Returns how many. */
-    std::int64_t purge(std::string_view state = "all")
+    /** Deletes jobs in a state, or all but leased ones. Returns how many. */
+    std::int64_t purge(pgw_state state = PGW_STATE_ANY)
     {
         std::int64_t n = 0;
-        detail::check(h_, pgw_queue_purge(h_, id(), std::string(state).c_str(), &n));
+        detail::check(h_, pgw_queue_purge(h_, id(), state, &n));
         return n;
     }
     /** False: there are jobs, and it was not forced. */

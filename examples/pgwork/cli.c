@@ -364,6 +364,13 @@ int64_t cli_limit(int64_t n)
     return n == 0 ? PGW_UNLIMITED : n;
 }
 
+int cli_state(const cli *c, const char *text, const char *allowed, pgw_state *state)
+{
+    if (!text || pgw_state_parse(text, state) == PGW_OK) return CLI_DONE;
+    return cli_fail(CLI_USAGE, NULL, "%s: --state is \"%s\": allowed is %s", c->command, text,
+                    allowed);
+}
+
 bool cli_queue_there(cli *c, const char *name)
 {
     pgw_depth d = PGW_DEPTH_INIT;

@@ -70,7 +70,7 @@ static int dead_list(cli *c, int argc, char **argv)
     args a;
     int code = opts_parse(c, &a, &use, opts, argc, argv);
     if (code != OPTS_GO) return code;
-    o.state = "dead";
+    o.state = PGW_STATE_DEAD;
     if (a.count) o.queue = a.at[0];
     if ((code = cli_open(c, false)) != CLI_DONE) return code;
     listing l = {.json = c->json, .now_us = text_now_us()};

@@ -206,9 +206,10 @@ static int queue_tell_deleted(const cli *c, pgw_status st, int64_t deleted)
 
 static int queue_purge(cli *c, int argc, char **argv)
 {
-    const char *state = "ready";
+    const char *word = NULL;
+    pgw_state state = PGW_STATE_READY;
     const opt opts[] = {
-        {0, "state", "STATE", "ready, delayed, dead, done or all (ready)", .text = &state},
+        {0, "state", "STATE", "ready, delayed, dead, done or all (ready)", .text = &word},
         {.name = NULL}};
     static const usage use = {
         .synopsis = "queue purge NAME [--state STATE]",
@@ -222,7 +223,9 @@ static int queue_purge(cli *c, int argc, char **argv)
     args a;
     int code = opts_parse(c, &a, &use, opts, argc, argv);
     if (code != OPTS_GO) return code;
-    if ((code = signals_open(c)) != CLI_DONE) return code;
+    code = cli_state(c, word, "ready, delayed, dead, done or all", &state);
+    if (code == CLI_DONE) code = signals_open(c);
+    if (code != CLI_DONE) return code;
     int64_t deleted = 0;
     pgw_status st = pgw_queue_purge(c->h, a.at[0], state, &deleted);
     return queue_tell_deleted(c, st, deleted);
@@ -248,7 +251,7 @@ static int queue_drop(cli *c, int argc, char **argv)
     if (code != OPTS_GO) return code;
     if ((code = signals_open(c)) != CLI_DONE) return code;
     int64_t deleted = 0; /* purged here first, so that it can be told */
-    pgw_status st = force ? pgw_queue_purge(c->h, a.at[0], "all", &deleted) : PGW_OK;
+    pgw_status st = force ? pgw_queue_purge(c->h, a.at[0], PGW_STATE_ANY, &deleted) : PGW_OK;
     if (st >= 0)
         st = pgw_stop_count(c->stop) > 0 ? PGW_ECANCELED : pgw_queue_drop(c->h, a.at[0], force);
     return st < 0 ? queue_tell_deleted(c, st, deleted) : CLI_DONE;

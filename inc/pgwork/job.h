@@ -33,6 +33,37 @@ typedef struct pgw_ref {
     pgw_status outcome; /* output: each verb that takes refs sets it, see pgw_complete() */
 } pgw_ref;
 
+/** The state of a job. */
+typedef enum pgw_state {
+    PGW_STATE_ANY, /* in options: all of them; of a job: not known */
+    PGW_STATE_READY,
+    PGW_STATE_DELAYED,
+    PGW_STATE_LEASED,
+    PGW_STATE_DONE,
+    PGW_STATE_DEAD,
+    PGW_STATE_CANCELLED
+} pgw_state;
+/**
+ * Returns the word for a state, as the server has it.
+ *
+ * @param state  any number
+ * @returns static text: "ready" for PGW_STATE_READY, "all" for PGW_STATE_ANY; NULL: not a state
+ *
+ *     pgw_state state;
+ *     if (pgw_state_parse("delayed", &state) == PGW_OK) puts(pgw_state_name(state));
+ */
+PGW_API const char *pgw_state_name(pgw_state state);
+/**
+ * Reads the word for a state.
+ *
+ * @param text   "ready", "delayed", "leased", "done", "dead", "cancelled" or "all"
+ * @param state  takes the state
+ * @returns
+ * - PGW_OK
+ * - PGW_EINVAL: not the word for a state
+ */
+PGW_API pgw_status pgw_state_parse(const char *text, pgw_state *state);
+
 #define PGW_TOKEN_TEXT_SIZE 37 /* bytes for a token as text, with the end */
 /**
  * Writes a token as one shell word (a UUID).
@@ -519,10 +550,10 @@ PGW_API int64_t pgw_job_lease_until_us(const pgw_job *job);
  * Return what is known beyond a claim, of a job from pgw_jobs_each(). Its ref has no token.
  *
  * @param job  as above
- * @returns the field. The state is ready, delayed, leased, done, dead or cancelled. run_at_us is
+ * @returns the field; PGW_STATE_ANY of a job from a claim. run_at_us is
  *   PGW_NONE unless the job is delayed, expires_us when it has none.
  */
-PGW_API const char *pgw_job_state(const pgw_job *job);
+PGW_API pgw_state pgw_job_state(const pgw_job *job);
 PGW_API const char *pgw_job_holder(const pgw_job *job);
 PGW_API const char *pgw_job_error(const pgw_job *job);
 PGW_API const char *pgw_job_key(const pgw_job *job);
@@ -539,13 +570,13 @@ PGW_API int64_t pgw_job_finished_us(const pgw_job *job);
 typedef struct pgw_jobs_opts {
     size_t struct_size;
     const char *queue; /* NULL: all */
-    const char *state; /* NULL: all */
+    pgw_state state;   /* PGW_STATE_ANY: all */
     const char *kind;  /* NULL: all */
     int64_t id;        /* only this one; PGW_NONE: all */
     int limit;         /* 1 .. 100,000 */
     int64_t after_id;  /* PGW_NONE: from the first; else behind this one, which need not be there */
 } pgw_jobs_opts;
-#define PGW_JOBS_OPTS_INIT {sizeof(pgw_jobs_opts), NULL, NULL, NULL, PGW_NONE, 100, PGW_NONE}
+#define PGW_JOBS_OPTS_INIT {sizeof(pgw_jobs_opts), NULL, PGW_STATE_ANY, NULL, PGW_NONE, 100, PGW_NONE}
 /* clang-format on */
 /**
  * Lists jobs in the order of their ids, which is that of their enqueues.
@@ -569,7 +600,7 @@ typedef struct pgw_jobs_opts {
  *         const char *error = pgw_job_error(job), *output = pgw_job_output(job);
  *         int64_t age_us = pgw_job_finished_us(job) - pgw_job_created_us(job);
  *         *last = pgw_job_id(job);
- *         printf("%s %" PRId64 " %" PRId64 " ", pgw_job_state(job), age_us,
+ *         printf("%s %" PRId64 " %" PRId64 " ", pgw_state_name(pgw_job_state(job)), age_us,
  *                pgw_job_run_at_us(job));
  *         printf("%s %s ", holder != NULL ? holder : "-", key != NULL ? key : "-");
  *         if (pgw_job_group(job) != NULL) printf("group %s ", pgw_job_group(job));
@@ -579,7 +610,7 @@ typedef struct pgw_jobs_opts {
  *
  *     pgw_jobs_opts o = PGW_JOBS_OPTS_INIT;
  *     int64_t last = 0;
- *     o.queue = "mail", o.state = "dead";
+ *     o.queue = "mail", o.state = PGW_STATE_DEAD;
  *     do {
  *         o.after_id = last;
  *         st = pgw_jobs_each(h, &o, show, &last);

@@ -218,7 +218,7 @@ typedef struct pgw_lock_info {
     size_t struct_size;
     const char *name;
     const char *application, *user, *client; /* as the server knows them; NULL: unknown or local */
-    int64_t fence;                           /* 0: waits, or took the lock without the library */
+    int64_t fence;    /* PGW_NONE: waits, or took the lock without the library */
     int64_t since_us; /* held or waiting since, server's clock; PGW_NONE: unknown */
     int pid;          /* of the server's process */
     bool held;        /* false: waits */

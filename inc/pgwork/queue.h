@@ -6,7 +6,7 @@
 #ifndef PGWORK_QUEUE_H
 #define PGWORK_QUEUE_H
 
-#include <pgwork/handle.h>
+#include <pgwork/job.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -80,7 +80,7 @@ PGW_API pgw_status pgw_queue_resume(pgw *h, const char *queue);
  *
  * @param h        the handle
  * @param queue    their queue
- * @param state    "ready", "delayed", "dead", "done" or "all"
+ * @param state    ready, delayed, dead or done; PGW_STATE_ANY: all but leased ones
  * @param deleted  takes how many, also after a failure; may be NULL
  * @returns
  * - PGW_OK
@@ -88,10 +88,10 @@ PGW_API pgw_status pgw_queue_resume(pgw *h, const char *queue);
  * @note It works in pieces of 10,000, each under the deadline of a call, and in its own transaction
  *   unless one is open. Once stopped (pgw_set_stop) it goes no further. Cannot be armed.
  *
- *     st = pgw_queue_purge(h, "mail", "all", &n);
+ *     st = pgw_queue_purge(h, "mail", PGW_STATE_ANY, &n);
  *     if (st == PGW_OK && pgw_queue_drop(h, "mail", false) == PGW_ELOCKED) puts("some still run");
  */
-PGW_API pgw_status pgw_queue_purge(pgw *h, const char *queue, const char *state, int64_t *deleted);
+PGW_API pgw_status pgw_queue_purge(pgw *h, const char *queue, pgw_state state, int64_t *deleted);
 /**
  * Removes a queue. Jobs that retention keeps go with it.
  *

@@ -212,7 +212,7 @@ typedef struct pgw_sema_grant {
     const char *holder;
     int64_t taken_us, until_us; /* server's clock */
     int permits;
-    int pid; /* they end with this session of the server; 0: only by time */
+    int pid; /* they end with this session of the server; PGW_NONE: only by time */
 } pgw_sema_grant;
 /**
  * Lists the grants of a semaphore that are out, the oldest first.

@@ -24,10 +24,10 @@ extern "C" {
 /** @name Sentinels @{
  * What a number means that is not an amount. For strings and arrays, NULL means none of these, or
  * the default. A duration of 0 is 0 ms: at once, no wait. */
-#define PGW_DEFAULT   (-2)         /* in options: as the property, queue, job or schedule says */
-#define PGW_UNLIMITED (-1)         /* of waits, deadlines and limits in number: there is none */
-#define PGW_NONE      0            /* of points in time (_us) and ids: there is none */
-#define PGW_NO_FD     (-1)         /* of descriptors: there is none */
+#define PGW_DEFAULT   (-2) /* in options: as the property, queue, job or schedule says */
+#define PGW_UNLIMITED (-1) /* of waits, deadlines and limits in number: there is none */
+#define PGW_NONE      0    /* of points in time (_us), ids, fences and processes: there is none */
+#define PGW_NO_FD     (-1) /* of descriptors: there is none */
 #define PGW_NO_INDEX  ((size_t)-1) /* of places in an array: there is none */
 
 /** A setting that is on, off, or left as it is. */

@@ -140,22 +140,6 @@ pgw_status pgw__check_lease(pgw *h, const char *argument, int64_t lease_ms)
     return pgw__pq_refuse_int(h, argument, lease_ms, "100 .. 86400000, or PGW_DEFAULT");
 }
 
-pgw_status pgw__check_word(pgw *h, const char *argument, const char *value,
-                           const char *const *words, size_t n)
-{
-    char allowed[128] = "";
-    size_t used = 0, i;
-
-    if (h == NULL) return PGW_EINVAL;
-    for (i = 0; value != NULL && i < n; i++) {
-        if (strcmp(value, words[i]) == 0) return PGW_OK;
-    }
-    for (i = 0; i < n && used < sizeof(allowed); i++)
-        used += (size_t)snprintf(allowed + used, sizeof(allowed) - used, "%s%s", i > 0 ? ", " : "",
-                                 words[i]);
-    return pgw__pq_refuse(h, argument, value, allowed);
-}
-
 static pgw_status check_size(pgw *h, const char *argument, size_t size, size_t max)
 {
     char message[200];

@@ -46,13 +46,6 @@ static pgw_status list_check_kind(pgw *h, const char *argument, const char *kind
     return pgw__check_name(h, argument, kind, PGW__KIND_MAX);
 }
 
-static pgw_status list_check_state(pgw *h, const char *state)
-{
-    static const char *const states[] = {"ready", "delayed", "leased", "done", "dead", "cancelled"};
-
-    return pgw__check_word(h, "opts->state", state, states, sizeof(states) / sizeof(states[0]));
-}
-
 pgw_status pgw_jobs_each(pgw *h, const pgw_jobs_opts *opts,
                          int (*fn)(const pgw_job *job, void *arg), void *arg)
 {
@@ -63,16 +56,18 @@ pgw_status pgw_jobs_each(pgw *h, const pgw_jobs_opts *opts,
     if (fn == NULL) return pgw__check_given(h, "fn", NULL);
     st = pgw__check_opts(h, "opts", &o, sizeof(o), opts);
     if (st == PGW_OK && o.queue != NULL) st = pgw__check_queue(h, o.queue);
-    if (st == PGW_OK && o.state != NULL) st = list_check_state(h, o.state);
+    if (st == PGW_OK)
+        st = pgw__check_int(h, "opts->state", (int64_t)o.state, 0, PGW_STATE_CANCELLED);
     if (st == PGW_OK) st = list_check_kind(h, "opts->kind", o.kind);
     if (st == PGW_OK) st = pgw__check_int(h, "opts->id", o.id, 0, INT64_MAX);
     if (st == PGW_OK) st = pgw__check_int(h, "opts->after_id", o.after_id, 0, INT64_MAX);
     if (st == PGW_OK) st = pgw__check_int(h, "opts->limit", o.limit, 1, LOOK_MAX);
     if (st != PGW_OK) return st;
     {
+        const char *state = o.state != PGW_STATE_ANY ? pgw_state_name(o.state) : NULL;
         const pgw__param params[] = {
             P_TEXT(o.queue),
-            P_TEXT(o.state),
+            P_TEXT(state),
             P_TEXT(o.kind),
             P_INT8_OR_NULL(o.id, o.id == PGW_NONE),
             P_INT8(o.after_id),

@@ -95,16 +95,16 @@ static pgw_status queue_purge(pgw *h, int64_t *deleted, const char *queue, const
     return pgw__ask_in_pieces(h, deleted, PGW_UNLIMITED, PGW__SQL_QUEUE_PURGE, params);
 }
 
-pgw_status pgw_queue_purge(pgw *h, const char *queue, const char *state, int64_t *deleted)
+pgw_status pgw_queue_purge(pgw *h, const char *queue, pgw_state state, int64_t *deleted)
 {
-    static const char *const states[] = {"ready", "delayed", "dead", "done", "all"};
     pgw_status st;
 
     if (deleted != NULL) *deleted = 0;
     st = pgw__check_queue(h, queue);
-    if (st == PGW_OK)
-        st = pgw__check_word(h, "state", state, states, sizeof(states) / sizeof(states[0]));
-    return st == PGW_OK ? queue_purge(h, deleted, queue, state) : st;
+    if (st == PGW_OK && (pgw_state_name(state) == NULL || state == PGW_STATE_LEASED ||
+                         state == PGW_STATE_CANCELLED))
+        st = pgw__pq_refuse(h, "state", pgw_state_name(state), "ready, delayed, dead, done, all");
+    return st == PGW_OK ? queue_purge(h, deleted, queue, pgw_state_name(state)) : st;
 }
 
 pgw_status pgw_queue_drop(pgw *h, const char *queue, bool force)

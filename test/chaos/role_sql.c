@@ -260,7 +260,7 @@ static int note_id(const pgw_job *job, void *arg)
 
 static void cancel(void)
 {
-    static const char *const states[] = {"ready", "delayed", "leased"};
+    static const pgw_state states[] = {PGW_STATE_READY, PGW_STATE_DELAYED, PGW_STATE_LEASED};
     some_jobs some = {.queue = 1 + draw(2)};
     int64_t calls[20];
     pgw_jobs_opts o = PGW_JOBS_OPTS_INIT;
@@ -293,7 +293,7 @@ void role_operator(void)
         case 1: pause_queue(); break;
         case 2:
             call = begin(OP_pur, 2);
-            st = pgw_queue_purge(h, "q2", draw(2) ? "ready" : "delayed", &n);
+            st = pgw_queue_purge(h, "q2", draw(2) ? PGW_STATE_READY : PGW_STATE_DELAYED, &n);
             end(OP_pur, call, st, n > 0, C_purge);
             break;
         case 3: drop_queue(); break;

@@ -104,7 +104,7 @@ static void workers(pgwork::handle &h)
     ok(w.stats().completed == 1, "a worker calls the handler");
     pgw_jobs_opts o = PGW_JOBS_OPTS_INIT;
     std::string error;
-    o.queue = "cppw", o.state = "dead";
+    o.queue = "cppw", o.state = PGW_STATE_DEAD;
     pgw_jobs_each(
         h.get(), &o,
         [](const pgw_job *j, void *arg) {
@@ -138,7 +138,7 @@ static void queues(pgwork::handle &h)
                 i.settings.notify == PGW_SWITCH_OFF;
     ok(seen, "queues are listed with settings and counts");
     ok(!q.drop(), "a queue with jobs is not dropped, which is no exception");
-    ok(q.purge("ready") == 1 && q.drop(), "an empty one is");
+    ok(q.purge(PGW_STATE_READY) == 1 && q.drop(), "an empty one is");
     ok(status_of([&] { q.pause(); }) == PGW_ENOTFOUND && job.id > 0, "and is not there any more");
 }
 

@@ -307,7 +307,7 @@ void test_jobs_that_nobody_claims(void)
                visit(h)->text);
 
     /* it does not count what is too much */
-    ASSERT_ST(PGW_OK, pgw_queue_purge(h, "left", "all", NULL), h);
+    ASSERT_ST(PGW_OK, pgw_queue_purge(h, "left", PGW_STATE_ANY, NULL), h);
     pgtemp_exec(
         "INSERT INTO pgwork.live_job (queue, created_at) SELECT q.id, now() - interval '6 min'"
         " FROM pgwork.queue q, generate_series(1, 1000) WHERE q.name = 'left';"

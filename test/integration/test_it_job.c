@@ -157,7 +157,7 @@ static int keep_extras(const pgw_job *job, void *arg)
     const char *group = pgw_job_group(job), *meta = pgw_job_meta(job);
     char *text = arg, *end = text + strlen(text);
 
-    sprintf(end, "%s %s %lld %s;", pgw_job_state(job), group != NULL ? group : "-",
+    sprintf(end, "%s %s %lld %s;", pgw_state_name(pgw_job_state(job)), group != NULL ? group : "-",
             (long long)pgw_job_expires_us(job), meta != NULL ? meta : "-");
     return 0;
 }
@@ -1018,7 +1018,7 @@ static int only_id(const pgw_job *job, void *arg)
     size_t size;
 
     TEST_ASSERT_EQUAL_INT64(*(int64_t *)arg, pgw_job_id(job));
-    TEST_ASSERT_EQUAL_STRING("ready", pgw_job_state(job));
+    TEST_ASSERT_EQUAL(PGW_STATE_READY, pgw_job_state(job));
     TEST_ASSERT_NULL(pgw_job_body(job, &size));
     TEST_ASSERT_EQUAL(4, size);
     TEST_ASSERT_EQUAL_STRING("the key", pgw_job_key(job));
@@ -1035,9 +1035,9 @@ void test_jobs_are_found_by_queue_state_kind_and_id(void)
     job.kind = "wanted", job.key = "the key", job.body = "body", job.body_size = 4;
     ASSERT_ST(PGW_OK, pgw_enqueue(h, "looked", &job, &id), h);
     it_enqueue(h, "looked", NULL);
-    o.queue = "looked", o.state = "ready", o.kind = "wanted";
+    o.queue = "looked", o.state = PGW_STATE_READY, o.kind = "wanted";
     ASSERT_ST(PGW_OK, pgw_jobs_each(h, &o, only_id, &id), h);
-    o.queue = o.state = o.kind = NULL, o.id = id;
+    o.queue = o.kind = NULL, o.state = PGW_STATE_ANY, o.id = id;
     ASSERT_ST(PGW_OK, pgw_jobs_each(h, &o, only_id, &id), h);
     o.id = 0, o.queue = "looked";
     ASSERT_ST(PGW_OK, pgw_jobs_each(h, &o, count_jobs, &n), h);
@@ -1045,7 +1045,7 @@ void test_jobs_are_found_by_queue_state_kind_and_id(void)
     o.limit = 1, n = 0;
     ASSERT_ST(PGW_OK, pgw_jobs_each(h, &o, count_jobs, &n), h);
     TEST_ASSERT_EQUAL_INT(1, n);
-    o.state = "dead";
+    o.state = PGW_STATE_DEAD;
     ASSERT_ST(PGW_OUTCOME_EMPTY, pgw_jobs_each(h, &o, count_jobs, &n), h);
 }
 

@@ -152,7 +152,7 @@ VERB(queue_resume)
 }
 VERB(queue_purge)
 {
-    return pgw_queue_purge(h, name, "all", NULL);
+    return pgw_queue_purge(h, name, PGW_STATE_ANY, NULL);
 }
 VERB(queue_depth)
 {

@@ -83,7 +83,7 @@ void test_what_is_not_there_is_not_found(void)
     ASSERT_ST(PGW_ENOTFOUND, pgw_queue_pause(h, "nowhere"), h);
     ASSERT_ST(PGW_ENOTFOUND, pgw_queue_drain(h, "nowhere"), h);
     ASSERT_ST(PGW_ENOTFOUND, pgw_queue_resume(h, "nowhere"), h);
-    ASSERT_ST(PGW_ENOTFOUND, pgw_queue_purge(h, "nowhere", "all", &n), h);
+    ASSERT_ST(PGW_ENOTFOUND, pgw_queue_purge(h, "nowhere", PGW_STATE_ANY, &n), h);
     ASSERT_ST(PGW_ENOTFOUND, pgw_queue_drop(h, "nowhere", true), h);
     ASSERT_ST(PGW_ENOTFOUND, pgw_queue_depth(h, "nowhere", PGW_UNLIMITED, &d), h);
 }
@@ -132,11 +132,11 @@ void test_depth_purge_and_drop(void)
     TEST_ASSERT_EQUAL_INT64(2, d.ready + d.leased);
 
     ASSERT_ST(PGW_ELOCKED, pgw_queue_drop(h, "counted", false), h);
-    ASSERT_ST(PGW_OK, pgw_queue_purge(h, "counted", "delayed", &n), h);
+    ASSERT_ST(PGW_OK, pgw_queue_purge(h, "counted", PGW_STATE_DELAYED, &n), h);
     TEST_ASSERT_EQUAL_INT64(1, n);
-    ASSERT_ST(PGW_OK, pgw_queue_purge(h, "counted", "ready", &n), h);
+    ASSERT_ST(PGW_OK, pgw_queue_purge(h, "counted", PGW_STATE_READY, &n), h);
     TEST_ASSERT_EQUAL_INT64(4, n);
-    ASSERT_ST(PGW_OK, pgw_queue_purge(h, "counted", "all", &n), h);
+    ASSERT_ST(PGW_OK, pgw_queue_purge(h, "counted", PGW_STATE_ANY, &n), h);
     TEST_ASSERT_EQUAL_INT64_MESSAGE(0, n, "a leased job is never purged");
     ASSERT_ST(PGW_ELOCKED, pgw_queue_drop(h, "counted", false), h);
     ASSERT_ST(PGW_OK, pgw_queue_drop(h, "counted", true), h);
@@ -166,12 +166,12 @@ void test_what_is_large_is_purged_piece_by_piece(void)
     TEST_ASSERT_EQUAL(PGW_OK, pgw_stop_new(&stop));
     pgw_set_stop(h, stop);
     pgw_stop_notify(stop);
-    ASSERT_ST(PGW_ECANCELED, pgw_queue_purge(h, "large", "all", &n), h);
+    ASSERT_ST(PGW_ECANCELED, pgw_queue_purge(h, "large", PGW_STATE_ANY, &n), h);
     TEST_ASSERT_EQUAL_INT64(10000, n);
     TEST_ASSERT_EQUAL_INT64(13000, still_there());
     pgw_set_stop(h, NULL);
     pgw_stop_free(stop);
-    ASSERT_ST(PGW_OK, pgw_queue_purge(h, "large", "all", &n), h);
+    ASSERT_ST(PGW_OK, pgw_queue_purge(h, "large", PGW_STATE_ANY, &n), h);
     TEST_ASSERT_EQUAL_INT64(13000, n);
     TEST_ASSERT_EQUAL_INT64(0, still_there());
     pgtemp_exec("SELECT pgwork.enqueue_many('large', array_fill('1'::jsonb, ARRAY[n])) FROM "

@@ -96,7 +96,7 @@ void test_every_verb_wants_a_handle_and_a_name(void)
         TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queue_pause(h, queue));
         TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queue_drain(h, queue));
         TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queue_resume(h, queue));
-        TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queue_purge(h, queue, "all", NULL));
+        TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queue_purge(h, queue, PGW_STATE_ANY, NULL));
         TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queue_drop(h, queue, true));
         TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queue_depth(h, queue, PGW_UNLIMITED, &depth));
     }
@@ -123,15 +123,15 @@ void test_purge_counts(void)
     int64_t n = 5;
 
     FAKE_ROWS(answer, 1);
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_queue_purge(FAKE_H, "q", "dead", &n));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_queue_purge(FAKE_H, "q", PGW_STATE_DEAD, &n));
     TEST_ASSERT_EQUAL_INT64(9, n);
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_queue_purge(FAKE_H, "q", "all", NULL));
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queue_purge(FAKE_H, "q", "leased", &n));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_queue_purge(FAKE_H, "q", PGW_STATE_ANY, NULL));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queue_purge(FAKE_H, "q", PGW_STATE_LEASED, &n));
     ASSERT_SAYS("ready, delayed, dead, done, all");
     TEST_ASSERT_EQUAL_INT64(0, n);
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queue_purge(FAKE_H, "q", NULL, &n));
     fake.rows = 0;
-    TEST_ASSERT_EQUAL(PGW_EPROTO, pgw_queue_purge(FAKE_H, "q", "all", &n));
+    TEST_ASSERT_EQUAL(PGW_EPROTO, pgw_queue_purge(FAKE_H, "q", PGW_STATE_ANY, &n));
 }
 
 void test_purge_goes_piece_by_piece(void)
@@ -140,13 +140,13 @@ void test_purge_goes_piece_by_piece(void)
     int64_t n = 5;
 
     fake.armed = true;
-    TEST_ASSERT_EQUAL(PGW_EMISUSE, pgw_queue_purge(FAKE_H, "q", "all", &n));
+    TEST_ASSERT_EQUAL(PGW_EMISUSE, pgw_queue_purge(FAKE_H, "q", PGW_STATE_ANY, &n));
     fake.armed = true;
     TEST_ASSERT_EQUAL(PGW_EMISUSE, pgw_queue_drop(FAKE_H, "q", true));
     TEST_ASSERT_EQUAL_INT(0, fake.calls);
     FAKE_ROWS(full, 1);
     fake.stopped = true;
-    TEST_ASSERT_EQUAL(PGW_ECANCELED, pgw_queue_purge(FAKE_H, "q", "all", &n));
+    TEST_ASSERT_EQUAL(PGW_ECANCELED, pgw_queue_purge(FAKE_H, "q", PGW_STATE_ANY, &n));
     TEST_ASSERT_EQUAL_INT64(10000, n);
     TEST_ASSERT_EQUAL(PGW_ECANCELED, pgw_queue_drop(FAKE_H, "q", true));
     TEST_ASSERT_EQUAL_INT(2, fake.calls);
