@@ -129,7 +129,7 @@ void test_purge_counts(void)
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queue_purge(FAKE_H, "q", PGW_STATE_LEASED, &n));
     ASSERT_SAYS("ready, delayed, dead, done, all");
     TEST_ASSERT_EQUAL_INT64(0, n);
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queue_purge(FAKE_H, "q", NULL, &n));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queue_purge(FAKE_H, "q", (pgw_state)7, &n));
     fake.rows = 0;
     TEST_ASSERT_EQUAL(PGW_EPROTO, pgw_queue_purge(FAKE_H, "q", PGW_STATE_ANY, &n));
 }
