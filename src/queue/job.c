@@ -94,30 +94,6 @@ int64_t pgw_job_lease_until_us(const pgw_job *job)
     return job_or_none(job)->lease_until_us;
 }
 
-static const char *const job_states[] = {[PGW_STATE_ANY] = "all",
-                                         [PGW_STATE_READY] = "ready",
-                                         [PGW_STATE_DELAYED] = "delayed",
-                                         [PGW_STATE_LEASED] = "leased",
-                                         [PGW_STATE_DONE] = "done",
-                                         [PGW_STATE_DEAD] = "dead",
-                                         [PGW_STATE_CANCELLED] = "cancelled"};
-#define JOB_STATES (sizeof(job_states) / sizeof(job_states[0]))
-
-const char *pgw_state_name(pgw_state state)
-{
-    return (size_t)state < JOB_STATES ? job_states[state] : NULL;
-}
-
-pgw_status pgw_state_parse(const char *text, pgw_state *state)
-{
-    for (size_t i = 0; text != NULL && state != NULL && i < JOB_STATES; i++) {
-        if (strcmp(text, job_states[i]) != 0) continue;
-        *state = (pgw_state)i;
-        return PGW_OK;
-    }
-    return PGW_EINVAL;
-}
-
 pgw_state pgw_job_state(const pgw_job *job)
 {
     pgw_state state = PGW_STATE_ANY;
