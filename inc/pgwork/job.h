@@ -356,7 +356,8 @@ typedef struct pgw_complete_opts {
  *
  * @param h      the handle
  * @param queue  their queue
- * @param refs   jobs and tokens; takes their outcomes, see above
+ * @param refs   jobs and tokens. Each one's outcome becomes PGW_OK (accepted), PGW_ELEASE (another
+ *               claim has or had it since) or PGW_ENOTFOUND (finished, cancelled or never there).
  * @param n      1..10000
  * @param opts   outputs; NULL: the defaults
  * @returns
@@ -389,7 +390,7 @@ typedef struct pgw_fail_opts {
  *
  * @param h      the handle
  * @param queue  their queue
- * @param refs   jobs and tokens; takes their outcomes, see above
+ * @param refs   jobs and tokens; takes their outcomes, as in pgw_complete()
  * @param n      1..10000
  * @param opts   error text and when to try again; NULL: the defaults
  * @returns as pgw_complete()
@@ -413,7 +414,7 @@ typedef struct pgw_snooze_opts {
  *
  * @param h      the handle
  * @param queue  their queue
- * @param refs   jobs and tokens; takes their outcomes, see above
+ * @param refs   jobs and tokens; takes their outcomes, as in pgw_complete()
  * @param n      1..10000
  * @param opts   how long; NULL: the defaults
  * @returns as pgw_complete()
@@ -431,7 +432,7 @@ PGW_API pgw_status pgw_snooze(pgw *h, const char *queue, pgw_ref *refs, size_t n
  *
  * @param h      the handle
  * @param queue  their queue
- * @param refs   jobs and tokens; takes their outcomes, see above
+ * @param refs   jobs and tokens; takes their outcomes, as in pgw_complete()
  * @param n      1..10000
  * @returns as pgw_complete()
  */
@@ -450,7 +451,7 @@ typedef struct pgw_extend_opts {
  *
  * @param h      the handle
  * @param queue  their queue
- * @param refs   jobs and tokens; takes their outcomes, see above, and
+ * @param refs   jobs and tokens; takes their outcomes, as in pgw_complete(), and
  *               PGW_OUTCOME_CANCEL: extended, but somebody cancelled the job, so please stop;
  *               PGW_ELOCKED: another transaction holds the job just now
  * @param n      1..10000
@@ -476,7 +477,7 @@ PGW_API pgw_status pgw_extend(pgw *h, const char *queue, pgw_ref *refs, size_t n
  * Completes jobs and claims others in one round trip and one transaction.
  *
  * @param h      the handle
- * @param refs   jobs and tokens; takes the outcomes of the completion, see above
+ * @param refs   jobs and tokens; takes the outcomes of the completion, as in pgw_complete()
  * @param n      0..10000
  * @param opts   one queue, and wait_ms 0
  * @param batch  takes the claimed jobs, as in pgw_claim()

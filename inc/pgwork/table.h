@@ -257,7 +257,9 @@ typedef struct pgw_table_extend_opts {
  *
  * @param h     the handle
  * @param t     the table
- * @param refs  rows and tokens; takes their outcomes, see above
+ * @param refs  rows and tokens. Each one's outcome becomes PGW_OK (accepted), PGW_ELEASE (released,
+ *              reaped or claimed again since), PGW_ENOTFOUND (gone) or PGW_EPERM (a trigger of the
+ *              table kept it from being written).
  * @param n     1..10000
  * @param opts  how long; NULL: the defaults
  * @returns
@@ -279,7 +281,7 @@ PGW_API pgw_status pgw_table_extend(pgw *h, const pgw_table *t, pgw_row_ref *ref
  *
  * @param h     the handle
  * @param t     the table
- * @param refs  rows and tokens; takes their outcomes, see above
+ * @param refs  rows and tokens; takes their outcomes, as in pgw_table_extend()
  * @param n     1..10000
  * @returns as pgw_table_extend()
  */
@@ -299,7 +301,7 @@ typedef struct pgw_table_finish_opts {
  *
  * @param h     the handle
  * @param t     the table
- * @param refs  rows and tokens; takes their outcomes, see above
+ * @param refs  rows and tokens; takes their outcomes, as in pgw_table_extend()
  * @param n     1..10000
  * @param opts  not NULL: what to write
  * @returns as pgw_table_extend()
