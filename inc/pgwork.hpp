@@ -9,6 +9,9 @@
  *     for (const pgwork::job &job : h.claim({"mail"}, pgwork::claim_options().max(10)))
  *         h.complete(job);
  *
+ * Classes: conf, stop, handle, job_spec, job, batch, worker and task, lock; queue, semaphore and permits,
+ * schedule and tick, table, rows and edit, reaper.
+ *
  * What is not here is called through handle::get() and so on. The rules of pgwork.h hold, also those
  * for threads. An object that was moved from can only be assigned to or destroyed.
  */
