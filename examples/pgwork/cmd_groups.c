@@ -63,7 +63,7 @@ static int groups_each(const pgw_group_info *g, void *arg)
 
 static int groups_list(cli *c, int argc, char **argv)
 {
-    int64_t at_most = 0;
+    int64_t at_most = 0; /* all */
     const opt opts[] = {{0, "at-most", "N", "list at most N groups (0: all)", .big = &at_most},
                         {.name = NULL}};
     static const usage use = {
@@ -85,8 +85,10 @@ static int groups_list(cli *c, int argc, char **argv)
     if ((code = cli_open(c, false)) != CLI_DONE) return code;
     groups_listing l = {.json = c->json};
     table_begin(&l.rows, headings, sizeof headings / sizeof *headings);
-    pgw_status st =
-        pgw_groups_each(c->h, a.at[0], a.count > 1 ? a.at[1] : NULL, at_most, groups_each, &l);
+    pgw_groups_opts which = PGW_GROUPS_OPTS_INIT;
+    if (a.count > 1) which.group = a.at[1];
+    if (at_most > 0) which.at_most = at_most;
+    pgw_status st = pgw_groups_each(c->h, a.at[0], &which, groups_each, &l);
     table_end(&l.rows);
     if (st < 0) return cli_fail_at(c->h);
     if (st == PGW_OUTCOME_EMPTY) cli_say(c, "there are no groups in queue \"%s\"", a.at[0]);

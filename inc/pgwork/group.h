@@ -23,10 +23,10 @@ extern "C" {
 
 /* What a job does with its place in the group while it waits for a retry, and when it dies. */
 typedef enum pgw_group_retry {
-    PGW_GROUP_RETRY_DEFAULT = -2, /* leave as it is */
-    PGW_GROUP_RETRY_HOLD = 0,     /* it keeps its place until it is done or dead */
-    PGW_GROUP_RETRY_PASS = 1,     /* others go first; it comes in front of them when its time comes */
-    PGW_GROUP_RETRY_BLOCK = 2     /* as hold; a dead letter stops the group */
+    PGW_GROUP_RETRY_DEFAULT = PGW_DEFAULT, /* leave as it is */
+    PGW_GROUP_RETRY_HOLD = 0,              /* it keeps its place until it is done or dead */
+    PGW_GROUP_RETRY_PASS = 1, /* others go first; it comes in front of them when its time comes */
+    PGW_GROUP_RETRY_BLOCK = 2 /* as hold; a dead letter stops the group */
 } pgw_group_retry;
 
 /* clang-format off */
@@ -117,28 +117,36 @@ typedef struct pgw_group_info {
     int64_t gated, admitted, leased; /* jobs, each counted up to 1,000 */
     int limit;
     pgw_group_retry retry;
-    int64_t held_until_us;     /* 0: not held; INT64_MAX: until pgw_group_unblock() */
-    int64_t blocked_by;        /* a job that waits for a retry, or a dead letter; 0: none */
-    int64_t next_id;           /* the job that is admitted next; 0: none waits */
-    int64_t next_since_us;     /* when that one was enqueued */
-} pgw_group_info;              /* borrowed until fn returns */
+    int64_t held_until_us; /* PGW_NONE: not held; INT64_MAX: until pgw_group_unblock() */
+    int64_t blocked_by;    /* a job that waits for a retry, or a dead letter; PGW_NONE */
+    int64_t next_id;       /* the job that is admitted next; PGW_NONE: none waits */
+    int64_t next_since_us; /* when that one was enqueued */
+} pgw_group_info;          /* borrowed until fn returns */
+typedef struct pgw_groups_opts {
+    size_t struct_size;
+    const char *group; /* only this one; NULL: all */
+    int64_t at_most;   /* list so many groups at most; PGW_UNLIMITED: all */
+} pgw_groups_opts;
+/* clang-format off */
+#define PGW_GROUPS_OPTS_INIT {sizeof(pgw_groups_opts), NULL, PGW_UNLIMITED}
+/* clang-format on */
 /**
- * Calls @p fn for each group that has jobs or settings, in the order of the names.
+ * Lists the groups of a queue that have jobs or settings, in the order of their names.
  *
- * @param h        the handle
- * @param queue    the queue
- * @param group    only this group; NULL: all
- * @param at_most  at most so many groups; 0: all
- * @param fn       returns 0 to go on; anything else ends the listing
- * @param arg      is passed to @p fn
+ * @param h      the handle
+ * @param queue  the queue
+ * @param opts   which groups; NULL: all
+ * @param fn     is called for each; returns 0 to go on, anything else to stop. It must not use
+ *   the handle.
+ * @param arg    is passed to @p fn
  * @returns
  * - PGW_OK
  * - PGW_OUTCOME_EMPTY: there are none
  * - PGW_ENOTFOUND
  *
- *     st = pgw_groups_each(h, "mail", NULL, 100, print_group, NULL);
+ *     st = pgw_groups_each(h, "mail", NULL, print_group, NULL);
  */
-PGW_API pgw_status pgw_groups_each(pgw *h, const char *queue, const char *group, int64_t at_most,
+PGW_API pgw_status pgw_groups_each(pgw *h, const char *queue, const pgw_groups_opts *opts,
                                    int (*fn)(const pgw_group_info *info, void *arg), void *arg);
 /** @} */
 

@@ -76,7 +76,9 @@ pgw_status pgw_group_purge(pgw *h, const char *queue, const char *group, int64_t
     const pgw_status st = group_check(h, queue, group);
 
     if (deleted != NULL) *deleted = 0;
-    return st == PGW_OK ? pgw__ask_in_pieces(h, deleted, 0, PGW__SQL_GROUP_PURGE, params) : st;
+    return st == PGW_OK
+               ? pgw__ask_in_pieces(h, deleted, PGW_UNLIMITED, PGW__SQL_GROUP_PURGE, params)
+               : st;
 }
 
 /* ---- lists ---- */
@@ -121,20 +123,28 @@ static pgw_status group_read_each(pgw *h, const pgw__rows *rows, void *ctx)
     return count > 0 ? PGW_OK : PGW_OUTCOME_EMPTY;
 }
 
-pgw_status pgw_groups_each(pgw *h, const char *queue, const char *group, int64_t at_most,
+pgw_status pgw_groups_each(pgw *h, const char *queue, const pgw_groups_opts *opts,
                            int (*fn)(const pgw_group_info *info, void *arg), void *arg)
 {
     const group_each ctx = {fn, arg};
-    const pgw__param params[] = {P_TEXT(queue), P_TEXT(group),
-                                 P_INT8_OR_NULL(at_most, at_most == 0), P_END};
-    const pgw__call call = {.sql = PGW__SQL_GROUP_EACH,
-                            .params = params,
-                            .read = group_read_each,
-                            .ctx = &ctx,
-                            .ctx_size = sizeof(ctx)};
-    pgw_status st = group != NULL ? group_check(h, queue, group) : pgw__check_queue(h, queue);
+    pgw_groups_opts o = PGW_GROUPS_OPTS_INIT;
+    pgw_status st = pgw__check_queue(h, queue);
 
-    if (st == PGW_OK) st = pgw__check_int(h, "at_most", at_most, 0, INT64_MAX);
+    if (st == PGW_OK) st = pgw__check_opts(h, "opts", &o, sizeof(o), opts);
+    if (st == PGW_OK && o.group != NULL)
+        st = pgw__check_name(h, "opts->group", o.group, PGW__GROUP_MAX);
+    if (st == PGW_OK) st = pgw__check_limit(h, "opts->at_most", o.at_most);
     if (st == PGW_OK && fn == NULL) st = pgw__check_given(h, "fn", NULL);
-    return st == PGW_OK ? pgw__pq_call(h, &call) : st;
+    if (st != PGW_OK) return st;
+    {
+        const pgw__param params[] = {P_TEXT(queue), P_TEXT(o.group),
+                                     P_INT8_OR_NULL(o.at_most, o.at_most == PGW_UNLIMITED), P_END};
+        const pgw__call call = {.sql = PGW__SQL_GROUP_EACH,
+                                .params = params,
+                                .read = group_read_each,
+                                .ctx = &ctx,
+                                .ctx_size = sizeof(ctx)};
+
+        return pgw__pq_call(h, &call);
+    }
 }
