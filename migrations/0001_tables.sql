@@ -168,10 +168,6 @@ CREATE TABLE pgwork.operation (
 );
 CREATE INDEX operation_at ON pgwork.operation (at);
 
-CREATE TABLE pgwork.beat (
-    role text NOT NULL, name text NOT NULL, pid integer NOT NULL, at timestamptz NOT NULL, PRIMARY KEY (role, name)
-);
-
 CREATE TABLE pgwork.stuck_job (
     queue integer NOT NULL, -- 0: id 1 is prune() itself
     id bigint NOT NULL, error text NOT NULL, since timestamptz NOT NULL DEFAULT pgwork._now(),

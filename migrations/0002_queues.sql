@@ -175,8 +175,8 @@ END $$;
 
 -- The tables whose rows belong to a queue.
 CREATE FUNCTION pgwork._places() RETURNS text[] LANGUAGE sql IMMUTABLE
-RETURN '{live_job,delayed_job,dead_job,done_job,cancel_request,unique_key,operation,mark,group_rule,admitted_job}'::text[]
-    || '{gate_event,gate_mark}'::text[];
+RETURN string_to_array('live_job,delayed_job,dead_job,done_job,cancel_request,unique_key,operation,mark,'
+                       'group_rule,admitted_job,gate_event,gate_mark', ',');
 
 CREATE FUNCTION pgwork.queue_drop(queue text, force boolean DEFAULT false) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$

@@ -272,8 +272,8 @@ DECLARE
     new_ids bigint[]; outcomes text[] := array_fill('new'::text, ARRAY[cardinality(jobs)]);
     keys text[]; gated boolean; n_ready bigint := 0; one record; taken pgwork.enqueued;
 BEGIN
-    SELECT array_agg(u.id), array_agg(u.key) FILTER (WHERE u.key IS NOT NULL), bool_or(u.grp IS NOT NULL) OR q.queue_limit IS NOT NULL
-      INTO new_ids, keys, gated FROM unnest(jobs) u;
+    SELECT array_agg(u.id), array_agg(u.key) FILTER (WHERE u.key IS NOT NULL),
+           bool_or(u.grp IS NOT NULL OR q.queue_limit IS NOT NULL) INTO new_ids, keys, gated FROM unnest(jobs) u;
     IF keys IS NULL THEN
         n_ready := CASE WHEN gated THEN pgwork._store_gated(q, jobs) ELSE pgwork._store(q.id, jobs) END;
     ELSE

@@ -369,20 +369,6 @@ BEGIN
                                   least(4 * tick_ms, 1000)) END;
 END $$;
 
-CREATE FUNCTION pgwork.beat(role text, name text) RETURNS void
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-BEGIN
-    PERFORM pgwork._refuse_unless(octet_length(role) BETWEEN 1 AND 64, 'role', role, '1 to 64 bytes'),
-            pgwork._refuse_unless(octet_length(name) BETWEEN 1 AND 255, 'name', name, '1 to 255 bytes');
-    -- A reaper calls this many times a second; to write it down every five seconds is enough.
-    PERFORM FROM pgwork.beat b WHERE b.role = beat.role AND b.name = beat.name AND b.pid = pg_backend_pid()
-                                 AND b.at BETWEEN clock_timestamp() - interval '5 s' AND clock_timestamp();
-    IF FOUND THEN RETURN; END IF;
-    DELETE FROM pgwork.beat b WHERE b.at < clock_timestamp() - interval '1 day';
-    INSERT INTO pgwork.beat AS b (role, name, pid, at) VALUES (role, name, pg_backend_pid(), clock_timestamp())
-        ON CONFLICT ON CONSTRAINT beat_pkey DO UPDATE SET pid = excluded.pid, at = excluded.at;
-END $$;
-
 -- Everybody else waits meanwhile. CLUSTER keeps what an older snapshot can still see, and then frees nothing: so it
 -- refuses while there is one. (Sessions that wait for its lock have looked at nothing yet.)
 CREATE FUNCTION pgwork.compact() RETURNS bigint
@@ -476,7 +462,6 @@ COMMENT ON FUNCTION pgwork.set_aside IS 'Puts aside ready jobs that no claim can
 COMMENT ON FUNCTION pgwork.reap IS 'Requeues jobs of expired leases (returned), or makes them dead letters (died).';
 COMMENT ON FUNCTION pgwork.promote IS 'Makes delayed jobs ready whose time has come; next_ms: until the next one.';
 COMMENT ON FUNCTION pgwork.prune IS 'Deletes what is no longer kept: finished jobs, operation ids, unique keys.';
-COMMENT ON FUNCTION pgwork.beat IS 'A heartbeat of a reaper, for the doctor.';
 COMMENT ON FUNCTION pgwork.compact IS 'Gives live_job a new file without its dead rows; not under an older snapshot.';
 COMMENT ON FUNCTION pgwork.redrive IS 'Dead letters back to ready, with a fresh count of attempts.';
 COMMENT ON FUNCTION pgwork.reschedule IS 'Gives delayed jobs another time: run_at, or delay_ms from now, or at once.';

@@ -19,7 +19,8 @@ SELECT NULL::tid AS at, j.queue, j.id, CASE WHEN j.gate IS NULL THEN 'delayed' E
        j.priority::integer AS priority, j.attempt, j.max_attempts, NULL::text AS holder,
        NULL::timestamptz AS lease_until, nullif(j.run_at, 'infinity') AS run_at, j.created_at,
        NULL::timestamptz AS finished_at, j.error, j.key, j.tags, j.payload, octet_length(j.body) AS body_bytes,
-       NULL::jsonb AS output, nullif(j.grp, '') AS grp, j.expires_at, j.meta, false AS finished FROM pgwork.delayed_job j
+       NULL::jsonb AS output, nullif(j.grp, '') AS grp, j.expires_at, j.meta, false AS finished
+  FROM pgwork.delayed_job j
  UNION ALL
 SELECT NULL, j.queue, j.id, 'dead', j.kind, j.priority::integer, j.attempt, j.max_attempts, j.holder, NULL, NULL,
        j.created_at, j.died_at, j.error, j.key, j.tags, j.payload, octet_length(j.body), NULL, nullif(j.grp, ''),
@@ -97,7 +98,8 @@ END $$;
 
 -- missing_ok: a caller that goes through all queues may come to one that was dropped since it began.
 CREATE FUNCTION pgwork.depth(queue text, at_most bigint DEFAULT NULL, missing_ok boolean DEFAULT false,
-    OUT ready bigint, OUT leased bigint, OUT delayed bigint, OUT gated bigint, OUT dead bigint, OUT done bigint, OUT oldest_ms bigint)
+    OUT ready bigint, OUT leased bigint, OUT delayed bigint, OUT gated bigint, OUT dead bigint, OUT done bigint,
+    OUT oldest_ms bigint)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
 DECLARE q pgwork.queue; m pgwork.mark;
@@ -132,8 +134,8 @@ END $$;
 
 CREATE FUNCTION pgwork.queue_list(queue text DEFAULT NULL, at_most bigint DEFAULT NULL)
 RETURNS TABLE (queue text, ready bigint, leased bigint, delayed bigint, gated bigint, dead bigint, done bigint,
-    oldest_ms bigint, paused boolean, draining boolean, lease_ms integer, max_attempts integer, backoff_ms bigint, backoff_cap_ms bigint,
-    retention_ms bigint, max_bytes integer, notify boolean)
+    oldest_ms bigint, paused boolean, draining boolean, lease_ms integer, max_attempts integer, backoff_ms bigint,
+    backoff_cap_ms bigint, retention_ms bigint, max_bytes integer, notify boolean)
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT q.name, d.*, q.paused, q.draining, q.lease_ms, q.max_attempts, q.backoff_ms, q.backoff_cap_ms,
            q.retention_ms, q.max_bytes, q.notify
@@ -146,7 +148,6 @@ $$;
 CREATE VIEW pgwork.queue_stats AS SELECT * FROM pgwork.queue_list();
 
 CREATE VIEW pgwork.queues AS SELECT * FROM pgwork.queue;
-CREATE VIEW pgwork.beats AS SELECT * FROM pgwork.beat;
 
 CREATE VIEW pgwork.last_tick AS
 SELECT t.at, t.issued, CASE WHEN s.is_called THEN s.last_value ELSE s.last_value - 1 END AS position,
@@ -168,6 +169,5 @@ COMMENT ON VIEW pgwork.job IS 'Every job, whatever its state: ready, leased, del
 COMMENT ON FUNCTION pgwork.queue_list IS 'Settings of a queue, or of all, and counts by state up to at_most.';
 COMMENT ON VIEW pgwork.queue_stats IS 'Settings and exact counts of every queue; queue_list(at_most => n) is cheap.';
 COMMENT ON VIEW pgwork.queues IS 'Queues and their settings; no counts.';
-COMMENT ON VIEW pgwork.beats IS 'Heartbeats of reapers.';
 COMMENT ON VIEW pgwork.last_tick IS 'When the low-water marks were last looked at; last position and queue id.';
 COMMENT ON VIEW pgwork.stuck_jobs IS 'Jobs that no reaper can move, and why; tried again at again_at.';
