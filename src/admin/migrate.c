@@ -170,14 +170,14 @@ static pgw_status migrate_judge(pgw *h, const migrate_list *list)
 
         if (row->number > known) {
             snprintf(message, sizeof(message),
-                     "schema %s has version %d, and this library knows versions up to %d",
+                     "schema %s has version %d, this library supports versions up to %d",
                      pgw__pq_schema(h), list->rows[list->count - 1].number, known);
             return pgw__pq_fail(h, PGW_ESCHEMA, message,
-                                "use the library that migrated it, or a newer one");
+                                "use the library that migrated the schema, or a newer one");
         }
         if (row->number >= 1 && migrate_changed(row)) {
             snprintf(message, sizeof(message),
-                     "migration %d was applied to schema %s from another text (%s, checksum %s)",
+                     "migration %d was applied to schema %s with another text (%s, checksum %s)",
                      row->number, pgw__pq_schema(h), row->name, row->checksum);
             return pgw__pq_fail(h, PGW_ESCHEMA, message, PGW__SQL_DIFFERS);
         }
@@ -272,7 +272,7 @@ pgw_status pgw_migrate_up(pgw *h, int *applied)
 
     if (st == PGW_EPERM && strcmp(pgw__pq_sqlstate(h), "42501") == 0) /* no role of ours helps */
         pgw__pq_advise(h, st,
-                       "migrate as the owner of the schema; the first time as a role that may "
-                       "CREATE in the database");
+                       "migrate as the owner of the schema; the first time, as a role that has "
+                       "the right CREATE on the database");
     return st;
 }

@@ -53,7 +53,7 @@ pgw_status pgw__check_unarmed(pgw *h, const char *hint)
     if (h == NULL) return PGW_EINVAL;
     if (!pgw__pq_armed(h)) return PGW_OK;
     return pgw__pq_reject(h, PGW_EMISUSE,
-                          "this waits, or takes several round trips, and cannot be armed by "
+                          "this call waits, or takes several round trips, and cannot follow "
                           "pgw_async()",
                           hint);
 }
@@ -144,12 +144,12 @@ static pgw_status check_size(pgw *h, const char *argument, size_t size, size_t m
     char message[200];
 
     if (size <= max) return PGW_OK;
-    snprintf(message, sizeof(message), "argument `%s` has %zu bytes: allowed are %zu", argument,
-             size, max);
-    return pgw__pq_reject(
-        h, PGW_ELIMIT, message,
-        "keep big data elsewhere and enqueue a reference to it, or raise `payload.max_bytes` and, "
-        "for jobs, the queue's max_bytes");
+    snprintf(message, sizeof(message), "argument `%s` has %zu bytes: allowed are up to %zu",
+             argument, size, max);
+    return pgw__pq_reject(h, PGW_ELIMIT, message,
+                          "store large data elsewhere and enqueue a reference to it, or raise "
+                          "`payload.max_bytes` and, "
+                          "for jobs, the queue's max_bytes");
 }
 
 pgw_status pgw__check_json(pgw *h, const char *argument, const char *json, size_t max)

@@ -75,8 +75,7 @@ static bool lock_is_known(pgw *h, const char *name)
 
 static pgw_status lock_check_armed(pgw *h)
 {
-    return pgw__check_unarmed(
-        h, "call it without pgw_async(); where nothing may wait, in a thread of its own");
+    return pgw__check_unarmed(h, "call it without pgw_async(), or in another thread");
 }
 
 static pgw_status lock_check(pgw *h, const char *name, pgw_lock_mode mode, int64_t timeout_ms)
@@ -114,7 +113,7 @@ static pgw_status lock_read(pgw *h, const pgw__rows *rows, void *ctx)
     lock_line *line = ((const lock_answer *)ctx)->line;
 
     if (pgw__rows_count(rows) != 1)
-        return pgw__pq_fail(h, PGW_EPROTO, "a lock was not answered with one row",
+        return pgw__pq_fail(h, PGW_EPROTO, "the server did not return one row for a lock",
                             "run the migrations");
     line->fence = pgw__rows_int(rows, 0, 0);
     line->place = pgw__rows_columns(rows) > 1 ? pgw__rows_int(rows, 0, 1) : 0;
@@ -200,11 +199,11 @@ static pgw_status lock_take(pgw *h, lock_line *line, int64_t timeout_ms)
     if (st == PGW_EPOOLED)
         pgw__pq_advise(
             h, st,
-            "use pgw_lock_acquire_xact() in a transaction, connect to the server itself, or "
+            "use pgw_lock_acquire_xact() in a transaction, connect directly to the server, or "
             "set property `pooler` to session if it pools sessions");
     if (st != PGW_ELOCKED || pgw__pq_sqlstate(h)[0] != '\0') return st;
-    return pgw__pq_fail(h, st, "the lock is held by somebody else",
-                        "`pgwork locks NAME` says by whom; or wait longer");
+    return pgw__pq_fail(h, st, "another session holds the lock",
+                        "`pgwork locks NAME` lists the holders; or wait longer");
 }
 
 /* The statement failed, and the session is there: did it get the lock all the same? */
@@ -242,7 +241,8 @@ pgw_status pgw_lock_acquire(pgw *h, const char *name, pgw_lock_mode mode, int64_
     st = lock_check(h, name, mode, timeout_ms);
     if (st != PGW_OK) return st;
     if (pgw__pq_in_txn(h) && !pgw__pq_attached(h))
-        return pgw__pq_reject(h, PGW_EMISUSE, "a transaction is open: its end would undo the fence",
+        return pgw__pq_reject(h, PGW_EMISUSE,
+                              "a transaction is open: a rollback would undo the fencing number",
                               "use pgw_lock_acquire_xact(), or acquire before the transaction");
     st = lock_check_unknown(h, name);
     if (st != PGW_OK) return st;
@@ -265,7 +265,7 @@ pgw_status pgw_lock_acquire(pgw *h, const char *name, pgw_lock_mode mode, int64_
     if (st != PGW_OK && !lock_was_refused(h, st)) lock_settle(h, name);
     if (st == PGW_OK || (st == PGW_EUNKNOWN && pgw__pq_check_session(h) != PGW_OK))
         /* if given, it went with its session */
-        st = pgw__pq_fail(h, PGW_ECONN, "the connection was lost while it waited for the lock",
+        st = pgw__pq_fail(h, PGW_ECONN, "the connection was lost while waiting for the lock",
                           "the lock is not held: acquire it again");
     pgw__mem_free(l);
     return st;
@@ -282,8 +282,8 @@ pgw_status pgw_lock_acquire_xact(pgw *h, const char *name, pgw_lock_mode mode, i
     if (st != PGW_OK) return st;
     if (!pgw__pq_in_txn(h))
         return pgw__pq_reject(h, PGW_EMISUSE,
-                              "no transaction is open: the lock would be gone at once",
-                              "BEGIN first; or use pgw_lock_acquire()");
+                              "no transaction is open: the lock would be released at once",
+                              "begin a transaction first, or use pgw_lock_acquire()");
     st = lock_check_unknown(h, name);
     if (st != PGW_OK) return st;
     st = lock_take(h, &line, timeout_ms);
@@ -307,7 +307,7 @@ int64_t pgw_lock_fence(const pgw_lock *lock)
 static pgw_status lock_lost(const pgw_lock *l, bool verb)
 {
     static const char what[] = "the lock was lost with the session that held it",
-                      hint[] = "stop the work: somebody else may hold the lock by now";
+                      hint[] = "stop the work: another session may hold the lock";
 
     if (l->h == NULL) return PGW_ELEASE;
     return verb ? pgw__pq_fail(l->h, PGW_ELEASE, what, hint)
@@ -375,7 +375,7 @@ pgw_status pgw_lock_release(pgw_lock *lock)
     if (st == PGW_OK) st = lock_check_armed(lock->h);
     if (st == PGW_OK && pgw__pq_in_txn(lock->h))
         st = pgw__pq_reject(lock->h, PGW_EMISUSE,
-                            "a transaction is open: others would have the lock before it ends",
+                            "a transaction is open: others could take the lock before it ends",
                             "commit or roll back, then release");
     if (st == PGW_OK) st = lock_unlock(lock);
     if (st == PGW_EMISUSE) return st;

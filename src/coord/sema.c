@@ -72,7 +72,7 @@ static pgw_status sema_read_grant(pgw *h, const pgw__rows *rows, void *ctx)
     unsigned char token[16];
 
     if (pgw__rows_count(rows) != 1)
-        return pgw__pq_fail(h, PGW_EPROTO, "a semaphore did not answer with one row",
+        return pgw__pq_fail(h, PGW_EPROTO, "the server did not return one row for a semaphore",
                             "run the migrations");
     if (in->next_ms != NULL) *in->next_ms = pgw__rows_int(rows, 0, 1);
     if (pgw__rows_null(rows, 0, 0)) return PGW_ELOCKED;
@@ -255,8 +255,7 @@ static pgw_status sema_wait_by_polling(sema_wait *w, int64_t deadline)
 static pgw_status sema_check_txn(pgw *h)
 {
     if (pgw__pq_attached(h) || !pgw__pq_in_txn(h)) return PGW_OK;
-    return pgw__pq_reject(h, PGW_EMISUSE,
-                          "a transaction is open: its end would decide on the permits",
+    return pgw__pq_reject(h, PGW_EMISUSE, "a transaction is open: a rollback would undo the call",
                           "take permits before the transaction, release them after it");
 }
 
@@ -298,12 +297,12 @@ pgw_status pgw_sema_acquire(pgw *h, const char *name, const pgw_sema_opts *opts,
         if (st == PGW_EPOOLED) st = sema_wait_by_polling(&w, deadline);
     }
     if (st == PGW_OK && o.session && pgw__pq_check_session(h) == PGW_ECONN)
-        return pgw__pq_fail(h, PGW_ECONN, "the connection was lost while it waited for the permits",
-                            "they went with the session: acquire them again");
+        return pgw__pq_fail(h, PGW_ECONN, "the connection was lost while waiting for the permits",
+                            "the permits were released with the session: acquire them again");
     if (st >= PGW_OK) return st;
     if (st == PGW_ELOCKED && !sema_failed(h))
         pgw__pq_fail(h, st, "not enough permits are free",
-                     "see `pgwork sem list`, wait longer, or give it more permits");
+                     "see `pgwork sem list`, wait longer, or add permits");
     return st;
 }
 
@@ -314,8 +313,8 @@ static pgw_status sema_read_kept(pgw *h, const pgw__rows *rows, void *ctx)
     (void)ctx;
     if (pgw__rows_count(rows) == 1 && pgw__rows_int(rows, 0, 0) != 0) return PGW_OK;
     return pgw__pq_fail(h, PGW_ELEASE,
-                        "the permits were lost: their time was over, or they were returned",
-                        "extend them earlier, or take them for longer");
+                        "the permits were lost: their lease ended, or they were released",
+                        "extend them earlier, or use a longer lease");
 }
 
 static pgw_status sema_keep(pgw *h, pgw__sql sql, const char *name, const pgw__param *params)
@@ -373,7 +372,7 @@ static pgw_status sema_read_status(pgw *h, const pgw__rows *rows, void *ctx)
 
     if (pgw__rows_count(rows) == 0)
         return pgw__pq_fail(h, PGW_ENOTFOUND, "there is no such semaphore",
-                            "pgw_sema_create() makes one; names are case-sensitive");
+                            "pgw_sema_create() creates one; names are case-sensitive");
     info = sema_info(rows, 0);
     info.name = NULL;
     pgw__fill(in->info, &info, sizeof(info));

@@ -24,7 +24,7 @@ static const char pq_relaxed[] = "SELECT pg_catalog.set_config('synchronous_comm
 
 /* Of a statement on a user's table. */
 static const char pq_denied_hint[] =
-    "GRANT the role what it lacks on this table; where a policy "
+    "grant the role the missing right on this table; if a policy "
     "(row security) refuses the row, see "
     "the table's policies; for a function of pgwork's grant pgwork_worker";
 
@@ -142,8 +142,9 @@ static void pq_launch(pgw *h)
     }
     if ((op->flags & PGW__DIRECT) != 0 && h->pooled) {
         pgw__pq_end_with(
-            h, PGW_EPOOLED, "this needs a session of its own, and a pooler stands between",
-            "connect to the server itself, or set property `pooler` to session if it pools "
+            h, PGW_EPOOLED,
+            "this call needs its own session, but the connection goes through a pooler",
+            "connect directly to the server, or set property `pooler` to session if it pools "
             "sessions");
         return;
     }
@@ -238,8 +239,7 @@ static void pq_note(pgw *h, PGresult *res)
         op->answered = op->copy && PQresultStatus(res) == PGRES_COPY_IN;
         if (op->answered) break;
         op->failed = op->dead = true;
-        pgw__fault_set(&op->fault, PGW_EPROTO, "the server began a COPY that nobody asked for",
-                       NULL);
+        pgw__fault_set(&op->fault, PGW_EPROTO, "the server began an unexpected COPY", NULL);
         break;
     default:
         if (op->failed) {
@@ -253,8 +253,8 @@ static void pq_note(pgw *h, PGresult *res)
                 PQstatus(h->conn) == CONNECTION_OK) { /* libpq reads on, and throws it away */
                 op->dead = false;
                 pgw__fault_set(&op->fault, PGW_ENOMEM,
-                               "libpq could not keep the answer: most likely it has no memory",
-                               "ask for less at a time");
+                               "libpq could not store the answer: it is probably out of memory",
+                               "request less at a time");
             }
         }
     }
@@ -358,7 +358,7 @@ static pgw_status pq_ended_badly(pgw *h)
         if (st == PGW_ECANCELED && op->halting != PGW_OK) st = op->halting;
         if (st == PGW_ETIMEDOUT) { /* it was us who cancelled it */
             snprintf(op->fault.message, sizeof(op->fault.message),
-                     "not done within the deadline: cancelled (SQLSTATE %s)", op->fault.sqlstate);
+                     "cancelled at the deadline (SQLSTATE %s)", op->fault.sqlstate);
             snprintf(op->fault.hint, sizeof(op->fault.hint), "%s", PGW__STATUS_TOO_LATE);
         }
         if (op->altered != NULL && strcmp(op->fault.sqlstate, "42501") == 0)
@@ -394,16 +394,16 @@ static pgw_status pq_ended_well(pgw *h)
     if (op->ending != PGW__AUTOCOMMIT) h->in_txn = open;
     if (op->ending == PGW__COMMITTED && strcmp(op->tag, "COMMIT") != 0)
         return pgw__fault_set(&op->fault, PGW_ETXN,
-                              "the transaction had failed before: it was rolled back", NULL);
+                              "the transaction had failed earlier and was rolled back", NULL);
     if (op->unconfirmed)
         return pgw__fault_set(&op->fault, PGW_EUNKNOWN,
-                              "committed, but no synchronous standby has confirmed it: a failover "
+                              "committed, but not confirmed by a synchronous standby: a failover "
                               "may undo it",
                               PGW__STATUS_UNCONFIRMED);
     /* what the caller's connection is warned of we do not hear */
     if (h->attached && op->commits && op->halting != PGW_OK && (op->flags & PGW__WRITES) != 0)
         return pgw__fault_set(&op->fault, PGW_EUNKNOWN,
-                              "committed though it was cancelled: perhaps no synchronous standby "
+                              "committed although it was cancelled: perhaps no synchronous standby "
                               "has confirmed it",
                               PGW__STATUS_UNCONFIRMED);
     return op->read != NULL ? pgw__pq_read(h, op->read, op->ctx) : PGW_OK;
@@ -514,7 +514,7 @@ static void pq_abandon_answer(pgw *h)
     if (!h->attached) pgw__conn_drop(h);
     pgw__pq_end_with(
         h, st,
-        st == PGW_EUNKNOWN ? "no answer within the deadline: applied or not is unknown" : NULL,
+        st == PGW_EUNKNOWN ? "no answer within the deadline: the call may have been applied" : NULL,
         h->attached ? "the connection is still busy: read its results to the end, or close it"
                     : NULL);
 }
@@ -670,7 +670,7 @@ static pgw_status pq_fill(pgw *h, const pgw__call *call)
     st = pgw__args_encode(&op->args, call->params);
     if (st == PGW_OK) return st;
     snprintf(text, sizeof(text), "parameter %d %s", op->args.at + 1,
-             st == PGW_EINVAL ? "is outside of its type's range" : "is too large");
+             st == PGW_EINVAL ? "is out of range for its type" : "is too large");
     return pgw__fault_set(&op->fault, st, st == PGW_ENOMEM ? NULL : text, NULL);
 }
 

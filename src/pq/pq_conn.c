@@ -279,8 +279,9 @@ static bool conn_open(pgw *h)
         h->conn = conn_begin(h, dsn, found, hosts, h->plain ? NULL : pgw__buf_str(&options));
     if (h->conn == NULL) {
         pgw__fault_set(&h->op.fault, options.failed == PGW_ELIMIT ? PGW_EINVAL : PGW_ENOMEM,
-                       options.failed == PGW_ELIMIT ? "the connection string's options are too long"
-                                                    : NULL,
+                       options.failed == PGW_ELIMIT
+                           ? "the options in the connection string are too long"
+                           : NULL,
                        NULL);
     }
     if (h->conn != NULL && h->silent_hosts == 0) conn_keep_hosts(h);
@@ -330,7 +331,7 @@ static void conn_failed(pgw *h)
     if (strcmp(h->op.fault.sqlstate, "08P01") == 0 && !h->plain) {
         /* the answer of a pooler to start-up options (R14) */
         PGW__LOG(h->log, PGW_LOG_INFO, "pq",
-                 "no start-up options here, as with a pooler: SET instead");
+                 "the server, perhaps a pooler, refuses start-up options: using SET");
         h->plain = true;
         pgw__conn_start(h);
         return;

@@ -14,7 +14,7 @@ pgw_status pgw__pq_copy_begin(pgw *h, const char *name, const char *sql)
     if (h->armed != NULL) {
         h->armed = NULL;
         return pgw__pq_leave(
-            h, pgw__pq_reject(h, PGW_EMISUSE, "a load cannot be done without blocking", NULL));
+            h, pgw__pq_reject(h, PGW_EMISUSE, "a load cannot follow pgw_async()", NULL));
     }
     pgw__pq_reset(h, name);
     h->op.text = sql;
@@ -26,7 +26,7 @@ pgw_status pgw__pq_copy_begin(pgw *h, const char *name, const char *sql)
 static pgw_status copy_enter(pgw *h)
 {
     if (h->phase == PGW__IDLE)
-        return pgw__pq_reject(h, PGW_EMISUSE, "no load is under way on this handle", NULL);
+        return pgw__pq_reject(h, PGW_EMISUSE, "there is no load on this handle", NULL);
     h->phase = PGW__IDLE; /* for the guard; it is put back by copy_leave */
     h->status = pgw__pq_enter(h);
     h->phase = PGW__COPY;
@@ -50,7 +50,7 @@ static pgw_status copy_give_up(pgw *h, pgw_status reason)
 {
     h->op.copy = false;
     pgw__fault_set(&h->op.fault, reason, NULL,
-                   h->attached ? "the connection is in the midst of a COPY: close it" : NULL);
+                   h->attached ? "the connection is in a COPY: close it" : NULL);
     if (!h->attached) pgw__conn_drop(h);
     pgw__pq_end(h, reason);
     return reason;
@@ -103,7 +103,7 @@ pgw_status pgw__pq_copy_end(pgw *h, bool keep)
 
     if (st != PGW_OK) return st;
     for (int tries = 0; put == 0 && st == PGW_OK; tries++) {
-        put = PQputCopyEnd(h->conn, keep ? NULL : "given up by the client");
+        put = PQputCopyEnd(h->conn, keep ? NULL : "cancelled by the client");
         if (put == 0) st = tries == 0 ? copy_flush(h) : copy_give_up(h, PGW_ENOMEM);
     }
     if (h->phase == PGW__COPY) st = copy_finish(h);

@@ -124,10 +124,10 @@ static pgw_status dsn_explain(pgw__fault *f, const char *dsn, const char *reason
 
     if (dsn_redact(shown, sizeof(shown), reason, dsn))
         return dsn_refuse(f, shown, from_conf,
-                          "what is not shown may be a part of the password; put a password into "
+                          "the hidden part may contain the password; put a password into "
                           "quotes, or better into a password file (PGPASSFILE)");
     snprintf(how, sizeof(how),
-             "the keywords are those of libpq %d.%d, such as host, port, dbname, user, service, "
+             "valid keywords are those of libpq %d.%d, such as host, port, dbname, user, service, "
              "sslmode",
              PQlibVersion() / 10000, PQlibVersion() % 10000);
     return dsn_refuse(f, shown, from_conf, how);
@@ -141,7 +141,7 @@ pgw_status pgw__dsn_check(pgw__fault *f, const char *dsn, bool from_conf)
 
     if (strncmp(dsn, DSN_BOM, sizeof(DSN_BOM) - 1) == 0)
         return dsn_refuse(f, "it begins with a byte order mark (U+FEFF)", from_conf,
-                          "save it without one");
+                          "save the file without it");
     options = PQconninfoParse(dsn, &error);
     if (options == NULL && error == NULL)
         st = pgw__fault_set(f, PGW_ENOMEM, NULL, NULL);

@@ -12,7 +12,7 @@
 #define ERROR_FIRST_MAX 800 /* bytes of what the server says, so that its code fits behind them */
 #define ERROR_WHICH     "It is number " /* what DETAIL of _refuse() in SQL begins with */
 #define ERROR_INSIDE \
-    "a function on the server met it, such as a trigger: the server's log has which"
+    "the error comes from a function on the server, such as a trigger: see the server's log"
 
 void pgw__fault_clear(pgw__fault *f)
 {
@@ -179,9 +179,9 @@ static const char *error_hint_at_start(const char *sqlstate, pgw_status st)
         return "the server refuses a setting of the session: see options in `dsn`, PGOPTIONS, "
                "PGTZ, PGDATESTYLE, and `session.check_interval_ms`";
     if (strcmp(sqlstate, "42501") == 0)
-        return "GRANT CONNECT ON DATABASE to the role; or options set what it may not";
+        return "GRANT CONNECT ON DATABASE to the role, or remove options that it may not set";
     if (sqlstate[0] == '\0')
-        return "check host, port, service and TLS (ssl...) in `dsn`, and that the server runs";
+        return "check that the server runs, and host, port, service and TLS (ssl...) in `dsn`";
     return pgw__status_hint(sqlstate);
 }
 
@@ -264,14 +264,14 @@ void pgw__fault_connect(pgw__fault *f, const PGconn *conn, bool split)
     error_reason_of(sqlstate, text);
     if (split || error_is_secret(conn, text)) {
         snprintf(flat, sizeof(flat),
-                 "cannot connect (the reason may hold a part of a password and is not shown)");
+                 "cannot connect (the reason may contain a part of a password and is hidden)");
     } else {
         error_flatten(flat, sizeof(flat), text);
     }
     st = error_status_at_start(sqlstate);
     hint = error_hint_at_start(sqlstate, st);
     if (sqlstate[0] == '\0' && PQconnectionNeedsPassword(conn)) { /* libpq itself gave up */
-        hint = "the server asks for a password: put it into a file (PGPASSFILE), or into `dsn`";
+        hint = "the server requires a password: put it into a file (PGPASSFILE), or into `dsn`";
         st = PGW_EPERM;
     } else if (sqlstate[0] == '\0' && error_is_setting(text)) {
         hint = "correct this value in `dsn`";

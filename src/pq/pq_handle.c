@@ -182,7 +182,7 @@ pgw_status pgw__pq_step(pgw *h)
         return PGW_OK;
     }
     if (done == NULL)
-        return pgw__pq_fail(h, PGW_EMISUSE, "no call of pgw_async() is under way on this handle",
+        return pgw__pq_fail(h, PGW_EMISUSE, "no call of pgw_async() is in progress on this handle",
                             NULL);
     pgw__pq_advance(h);
     return h->phase == PGW__IDLE ? handle_deliver(h, done, arg) : PGW_OUTCOME_AGAIN;
@@ -207,7 +207,7 @@ pgw_status pgw__pq_pooled(pgw *h, bool *pooled)
 
 static pgw_status handle_taken(pgw *h)
 {
-    return pgw__pq_reject(h, PGW_EMISUSE, "a load is under way on this handle",
+    return pgw__pq_reject(h, PGW_EMISUSE, "a load is in progress on this handle",
                           "end it with pgw_load_end(), or use another handle");
 }
 

@@ -9,8 +9,8 @@
 #include "base/mem.h"
 
 static const char pq_unknown_hint[] =
-    "a finishing verb, guarded by its token, can be repeated, and so can an enqueue with an "
-    "operation id; look first what became of others";
+    "it is safe to repeat a call that passes a token, or an enqueue with an "
+    "operation id; check the result of other calls first";
 
 /* ---- who may come in ---- */
 
@@ -19,7 +19,7 @@ pgw_status pgw__pq_enter(pgw *h)
     if (h->pid != getpid())
         return pgw__pq_fail(
             h, PGW_EMISUSE, "the handle belongs to another process",
-            "after a fork the child calls pgw_abandon() and opens a handle of its own");
+            "after fork() the child must call pgw_abandon() and open its own handle");
 #ifndef NDEBUG
     if (atomic_flag_test_and_set(&h->in_use))
         return PGW_EMISUSE; /* the diagnostics is the other call's */
@@ -27,9 +27,9 @@ pgw_status pgw__pq_enter(pgw *h)
     if (h->phase == PGW__IDLE && !h->alone) return PGW_OK;
     return pgw__pq_leave(h, pgw__pq_fail(h, PGW_EMISUSE,
                                          h->alone || h->phase == PGW__COPY
-                                             ? "a load is under way on this handle"
-                                             : "a call is under way on this handle",
-                                         "one verb at a time for each handle"));
+                                             ? "a load is in progress on this handle"
+                                             : "a call is in progress on this handle",
+                                         "call one verb at a time on a handle"));
 }
 
 pgw_status pgw__pq_leave(pgw *h, pgw_status st)
@@ -148,9 +148,8 @@ pgw_status pgw__pq_read(pgw *h, pgw__reader *read, void *ctx)
         h->armed_arg = armed_arg;
     }
     if (!misread && h->op.rows != NULL) return st;
-    return pgw__fault_set(
-        &h->op.fault, PGW_EPROTO, "the server's answer has an unexpected shape",
-        h->op.altered != NULL
-            ? h->op.altered
-            : "library and schema are of different versions: see `pgwork doctor`");
+    return pgw__fault_set(&h->op.fault, PGW_EPROTO, "the server's answer has an unexpected shape",
+                          h->op.altered != NULL
+                              ? h->op.altered
+                              : "library and schema have different versions: see `pgwork doctor`");
 }

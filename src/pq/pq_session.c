@@ -17,14 +17,14 @@ static pgw_status session_misuse(pgw *h, pgw__ending ending)
 {
     if (h->attached)
         return pgw__pq_reject(h, PGW_EMISUSE,
-                              "transactions of an attached connection are the caller's",
+                              "the caller controls the transactions of an attached connection",
                               "send BEGIN, COMMIT or ROLLBACK on the connection itself");
     if (h->armed != NULL)
-        return pgw__pq_reject(h, PGW_EMISUSE, "this cannot be armed by pgw_async()", NULL);
+        return pgw__pq_reject(h, PGW_EMISUSE, "this call cannot follow pgw_async()", NULL);
     if (ending == PGW__BEGUN)
         return pgw__pq_reject(h, PGW_EMISUSE, "a transaction is open already",
                               "end it first: pgw_txn_commit() or pgw_txn_rollback()");
-    return pgw__pq_reject(h, PGW_EMISUSE, "no transaction is open", "pgw_txn_begin() first");
+    return pgw__pq_reject(h, PGW_EMISUSE, "no transaction is open", "call pgw_txn_begin() first");
 }
 
 static pgw_status session_transact(pgw *h, const char *name, const char *text, pgw__ending ending)
@@ -131,7 +131,7 @@ pgw_status pgw__pq_listen(pgw *h, const char *channel)
     pgw_status st;
 
     if (h->attached)
-        return pgw__pq_fail(h, PGW_EMISUSE, "LISTEN is not for attached connections", NULL);
+        return pgw__pq_fail(h, PGW_EMISUSE, "an attached connection cannot LISTEN", NULL);
     st = pgw__pq_connect(h, 0);
     if (st != PGW_OK) return st;
     if (!session_listen_text(channel, text) ||

@@ -209,7 +209,7 @@ pgw_status pgw__job_verdict(pgw *h, pgw_status *outcomes, size_t n, const pgw__r
     const pgw_status st = pgw__job_outcome(rows, row, word);
 
     if (at < 1 || at > (int64_t)n || st == PGW_EPROTO)
-        return pgw__ask_misfit(h, "the answer names a job or an outcome that does not exist");
+        return pgw__ask_misfit(h, "the answer has an unknown job or outcome");
     if (outcomes != NULL) outcomes[at - 1] = st;
     return st;
 }
@@ -219,5 +219,5 @@ pgw_status pgw__job_hand_over(pgw *h, pgw_batch **batch, int max, const pgw__row
     if ((*batch)->count <= (size_t)max && !pgw__rows_misread(rows)) return PGW_OK;
     pgw_batch_free(*batch);
     *batch = NULL;
-    return pgw__ask_misfit(h, "a claim answered with more jobs than were asked for");
+    return pgw__ask_misfit(h, "a claim returned more jobs than requested");
 }

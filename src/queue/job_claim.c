@@ -59,8 +59,7 @@ static pgw_status claim_read_jobs(pgw *h, const claim_ctx *ctx, const pgw__rows 
 
     if (count == 0) return PGW_OUTCOME_EMPTY;
     st = pgw__job_batch(ctx->batch, rows, first, count, claim_columns);
-    if (st == PGW_EPROTO)
-        return pgw__ask_misfit(h, "a claim answered with jobs that lack something");
+    if (st == PGW_EPROTO) return pgw__ask_misfit(h, "a claim returned incomplete jobs");
     if (st != PGW_OK) return pgw__pq_fail(h, st, NULL, NULL);
     (*ctx->batch)->since_us = claim_since_us(h, rows, first);
     pgw__pq_set_server_time(h, pgw__rows_time_us(rows, first, CLAIM_SERVER_TIME));
@@ -238,11 +237,11 @@ static pgw_status claim_waiting(claim_wait *w, pgw_batch **batch)
 static pgw_status claim_check_wait(pgw *h)
 {
     pgw_status st =
-        pgw__check_unarmed(h, "claim with wait_ms 0 and repeat it when your loop says so");
+        pgw__check_unarmed(h, "claim with wait_ms 0, and repeat the call from your event loop");
 
     if (st == PGW_OK && !pgw__pq_attached(h) && pgw__pq_in_txn(h))
         st = pgw__pq_reject(h, PGW_EMISUSE, "a claim that waits would keep the transaction open",
-                            "claim with wait_ms 0, or outside of the transaction");
+                            "claim with wait_ms 0, or outside the transaction");
     return st;
 }
 

@@ -241,9 +241,9 @@ static pgw_status load_flush_jobs(pgw_load *l)
 
     if (n == 0) return PGW_OK;
     if (l->txn != 0 && pgw__pq_txn(l->h) != l->txn)
-        return pgw__pq_reject(l->h, PGW_EMISUSE,
-                              "the transaction that the load was part of is over",
-                              "end the load before it: what was not sent by then is not added");
+        return pgw__pq_reject(
+            l->h, PGW_EMISUSE, "the transaction of the load has ended",
+            "end the load before the transaction; jobs that were not sent are not added");
     st = pgw_enqueue_many(l->h, l->queue, l->jobs, n, NULL, NULL, NULL);
     load_drop_jobs(l);
     if (st < PGW_OK) {

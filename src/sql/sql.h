@@ -33,8 +33,8 @@ void pgw__sql_checksum(char sum[PGW__SQL_SUM], int number);
 /* The first migration that was applied from another text than ours; 0: none. applied: checksums
  * from the first migration on, with commas between. */
 int pgw__sql_differs(const char *applied);
-#define PGW__SQL_DIFFERS                                                               \
-    "use the pgwork that made this schema; one of before the first release has to be " \
-    "dropped, with its jobs, and migrated anew"
+#define PGW__SQL_DIFFERS                                                            \
+    "use the pgwork that created this schema; drop a schema from before the first " \
+    "release, with its jobs, and migrate again"
 
 #endif

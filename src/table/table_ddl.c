@@ -191,8 +191,9 @@ static pgw_status ddl_take_turn(pgw *h, const pgw_table *t, bool *ours)
             pgw__pq_drop(h); /* it may have come all the same, and nobody would give it back */
         if (st != PGW_OK || *ours) return st;
         if (pgw__deadline_left_ms(deadline) == 0)
-            return pgw__pq_fail(h, PGW_ELOCKED, "another process is adding to this table",
-                                "wait until it has, or set a longer timeout");
+            return pgw__pq_fail(h, PGW_ELOCKED,
+                                "another process is adding columns or indexes to this table",
+                                "wait for it, or set a longer timeout");
         st = pgw__pq_wait(h, DDL_PAUSE_MS, -1);
         if (st < PGW_OK) return st;
     }
@@ -224,7 +225,7 @@ static pgw_status ddl_add_columns(pgw *h, const pgw_table *t)
         if (st != PGW_ELOCKED) return st;
         if (left_ms >= 0 && left_ms < DDL_PAUSE_MS)
             return pgw__pq_advise(h, st,
-                                  "a transaction uses the table for long: wait for its end, or set "
+                                  "a long transaction uses the table: wait for its end, or set "
                                   "a longer timeout");
         st = pgw__pq_wait(h, DDL_PAUSE_MS, -1);
         if (st < PGW_OK) return st;
@@ -252,7 +253,7 @@ pgw_status pgw_table_init(pgw *h, const pgw_table *t)
 
     if (st == PGW_OK) st = pgw__check_unarmed(h, NULL);
     if (st == PGW_OK && pgw__pq_in_txn(h))
-        st = pgw__pq_reject(h, PGW_EMISUSE, "the indexes cannot be made in a transaction", NULL);
+        st = pgw__pq_reject(h, PGW_EMISUSE, "the indexes cannot be created in a transaction", NULL);
     if (st != PGW_OK || *t->sql == '\0') return st;
     st = ddl_take_turn(h, t, &ours);
     if (st != PGW_OK) return st;

@@ -157,7 +157,7 @@ static pgw_status lease_read_claim(pgw *h, const pgw__rows *answer, void *ctx)
     return pgw__pq_fail(h, PGW_EPERM,
                         "rows may be claimed, but a trigger of the table keeps them from being "
                         "written",
-                        "put what the trigger asks for into `claimable` or `where`");
+                        "add the trigger's condition to `claimable` or `where`");
 }
 
 /* Who asks, as for jobs; but here the name decides whose rows come back. host:pid is not enough:
@@ -285,7 +285,7 @@ static pgw_status lease_read(pgw *h, const pgw__rows *rows, void *ctx)
 
         if (at < 1 || at > (int64_t)in->n || pgw__rows_misread(rows)) {
             pgw__fill_verdicts(in->outcomes, in->n, PGW_EUNKNOWN);
-            return pgw__ask_misfit(h, "the answer names a row that was not asked for");
+            return pgw__ask_misfit(h, "the answer has a row that was not requested");
         }
         if (in->outcomes != NULL) in->outcomes[at - 1] = st;
         gone += st == PGW_ENOTFOUND;
@@ -299,7 +299,7 @@ static pgw_status lease_read(pgw *h, const pgw__rows *rows, void *ctx)
              gone + stale + kept, in->n, stale, gone, kept);
     return pgw__pq_fail(
         h, PGW_ELEASE, message,
-        "write nothing more for these rows; in a transaction of yours, roll it back");
+        "write nothing more for these rows; roll back your transaction if one is open");
 }
 
 static void lease_set(pgw__buf *b, const pgw_table *t, lease_verb verb, const char *set, int lease)

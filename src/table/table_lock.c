@@ -90,7 +90,8 @@ static pgw_status table_lock_check(pgw *h, pgw_rows **rows, const pgw_table *t,
     if (st == PGW_OK) st = pgw__table_check_columns(h, t, o->columns, o->columns_count);
     if (st == PGW_OK) st = pgw__check_unarmed(h, NULL);
     if (st == PGW_OK && !pgw__pq_in_txn(h))
-        st = pgw__pq_reject(h, PGW_EMISUSE, "without a transaction the locks would be gone at once",
+        st = pgw__pq_reject(h, PGW_EMISUSE,
+                            "no transaction is open: the locks would be released at once",
                             "pgw_txn_begin() first");
     return st;
 }
@@ -141,7 +142,7 @@ pgw_status pgw_table_lock(pgw *h, const pgw_table *t, const pgw_table_lock_opts 
     st = table_lock_send(h, rows, t, &o);
     if (!timed) return st;
     if (st == PGW_ELOCKED)
-        return pgw__pq_fail(h, PGW_ETIMEDOUT, "rows are locked by somebody else",
+        return pgw__pq_fail(h, PGW_ETIMEDOUT, "another transaction holds locks on these rows",
                             "roll the transaction back, then try again");
     if (st < PGW_OK) pgw__pq_keep_diagnostics(h, &diagnostics);
     /* an error of ours leaves the transaction in order, with our limit in it; in one that has

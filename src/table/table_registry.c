@@ -48,7 +48,7 @@ static pgw_status registry_read_gone(pgw *h, const pgw__rows *rows, void *ctx)
     (void)ctx;
     if (st != PGW_OK || pgw__rows_int(rows, 0, 0) != 0) return st;
     return pgw__pq_fail(h, PGW_ENOTFOUND, "this table is not registered",
-                        "pgw_tables_each() shows those that are");
+                        "pgw_tables_each() lists registered tables");
 }
 
 pgw_status pgw_table_unregister(pgw *h, const char *schema, const char *table)
@@ -192,11 +192,12 @@ static pgw_status registry_read_owned(pgw *h, const pgw__rows *rows, void *ctx)
 
     (void)ctx;
     if (st != PGW_OK || pgw__rows_int(rows, 0, 0) != 0) return st;
-    return pgw__pq_fail(h, PGW_EPERM,
-                        "it, or a partition of it, has another owner than when it was registered: "
-                        "register it again if that one may have the reapers' rights, and give "
-                        "partitions the owner of the table",
-                        NULL);
+    return pgw__pq_fail(
+        h, PGW_EPERM,
+        "the owner of the table or of a partition has changed since it was registered: "
+        "register it again if the new owner may use the reapers' rights, and give "
+        "partitions the owner of the table",
+        NULL);
 }
 
 /* What is registered is a name. Somebody else may have made a table of that name since, with
@@ -225,7 +226,8 @@ static pgw_status registry_lock(pgw *h, const pgw_table *t)
     st = pgw__table_call(h, "table_lock", &b, &call);
     if (st == PGW_EPERM && strcmp(pgw__pq_sqlstate(h), "42501") == 0)
         return pgw__pq_fail(
-            h, st, "this role may not lock it: GRANT SELECT, UPDATE, on the whole table", NULL);
+            h, st, "this role may not lock the table: GRANT SELECT, UPDATE on the whole table",
+            NULL);
     return st;
 }
 
@@ -281,7 +283,7 @@ static pgw_status registry_free_one(pgw *h, const pgw_table *t, registry_lot *lo
         lot->freed = st == PGW_OK;
     }
     pgw_rows_free(rows);
-    return st == PGW_ELEASE ? PGW_OK : st; /* a trigger keeps it from being written */
+    return st == PGW_ELEASE ? PGW_OK : st; /* a trigger prevents the update */
 }
 
 /* The queues wait meanwhile, so who has the table under lock is not waited for long. A limit for
@@ -349,8 +351,7 @@ static pgw_status registry_reap_rows(pgw *h, const registry_entry *e, const pgw_
         *freed += lot.freed;
         if (st == PGW_OK) {
             if (lot.freed < lot.found)
-                registry_note(odd, &lot, lot.found - lot.freed,
-                              "a trigger keeps it from being written");
+                registry_note(odd, &lot, lot.found - lot.freed, "a trigger prevents the update");
             more = lot.found == lot.rows && *freed < batch;
             if (one_by_one || lot.freed < lot.found)
                 more = more && pgw__deadline_left_ms(until) > 0;
@@ -442,7 +443,7 @@ pgw_status pgw_tables_reap(pgw *h, int batch, int64_t *freed)
     st = pgw__check_int(h, "batch", batch, 1, PGW__BATCH_MAX);
     if (st == PGW_OK) st = pgw__check_unarmed(h, NULL);
     if (st == PGW_OK && pgw__pq_in_txn(h))
-        st = pgw__pq_reject(h, PGW_EMISUSE, "each table is a transaction of its own",
+        st = pgw__pq_reject(h, PGW_EMISUSE, "each table is processed in its own transaction",
                             "commit or roll back first");
     if (st == PGW_OK) st = pgw__pq_call(h, &call);
     for (int i = 0; st == PGW_OK && i < r.count && !pgw__pq_stopped(h); i++) {

@@ -133,7 +133,7 @@ pgw_status pgw__rows_read(pgw *h, const pgw__rows *answer, void *ctx)
 
     if (count == 0) return in->needed ? pgw__rows_none(h) : PGW_OUTCOME_EMPTY;
     if (in->most > 0 && count > in->most)
-        return pgw__ask_misfit(h, "the answer has more rows than were asked for");
+        return pgw__ask_misfit(h, "the answer has more rows than requested");
     made = table_rows_new(answer, in, in->skip + (in->leased ? 2 : 0));
     if (made == NULL) return pgw__pq_fail(h, PGW_ENOMEM, NULL, NULL);
     if (pgw__rows_misread(answer)) {

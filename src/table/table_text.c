@@ -300,13 +300,12 @@ pgw_status pgw__table_call(pgw *h, const char *name, pgw__buf *b, const pgw__cal
     pgw_status st = (pgw_status)b->failed;
     pgw__call ours = *call;
 
-    ours.altered = "check your fragments; when the table was altered since pgw_table_open(), open "
+    ours.altered = "check your fragments; if the table was altered after pgw_table_open(), open "
                    "it again";
     if (st == PGW_ENOMEM) {
         st = pgw__pq_reject(h, st, NULL, NULL);
     } else if (st != PGW_OK) {
-        st = pgw__pq_reject(h, st, "the statement became longer than 1 MB",
-                            "pass values in `values`");
+        st = pgw__pq_reject(h, st, "the statement is longer than 1 MB", "pass values in `values`");
     } else {
         st = pgw__pq_text(h, name, pgw__buf_str(b), &ours);
     }

@@ -75,7 +75,8 @@ static pgw_status write_read(pgw *h, const pgw__rows *rows, void *ctx)
         return PGW_OK;
     }
     if (pgw__rows_int(rows, 0, 1) == 0) return pgw__rows_none(h);
-    return pgw__pq_fail(h, PGW_ECONFLICT, "the row has another version: somebody else wrote first",
+    return pgw__pq_fail(h, PGW_ECONFLICT,
+                        "the row has another version: another session wrote it first",
                         "read the row again");
 }
 
@@ -202,7 +203,8 @@ pgw_status pgw_table_update(pgw *h, const pgw_table *t, const char *const *key, 
     if (st == PGW_OK) st = pgw__table_check_key(h, t, key);
     if (st == PGW_OK) st = pgw__check_given(h, "version", version);
     if (st == PGW_OK && *version == '\0')
-        st = pgw__pq_refuse(h, "version", version, "one that was returned: read the row again");
+        st = pgw__pq_refuse(h, "version", version,
+                            "a version that was returned: read the row again");
     if (st == PGW_OK) st = pgw__check_given(h, "cells", cells);
     if (st == PGW_OK) st = pgw__check_count(h, "n", n, 1, PGW__VALUES_MAX);
     for (size_t i = 0; st == PGW_OK && i < n; i++)
@@ -341,10 +343,11 @@ static pgw_status process_conflict(process *p, const char *before, const char *v
     if (pgw__pq_sqlstate(p->h)[0] != '\0') return PGW_ECONFLICT;
     snprintf(p->kept, sizeof(p->kept), "%s", version);
     if (!process_same(before, version)) return PGW_ECONFLICT;
-    return pgw__pq_fail(p->h, PGW_EPERM,
-                        "nobody else wrote the row, but a trigger or a policy of the table keeps "
-                        "it from being written",
-                        "see the table's triggers BEFORE UPDATE, and its policies for UPDATE");
+    return pgw__pq_fail(
+        p->h, PGW_EPERM,
+        "no other session wrote the row, but a trigger or a policy of the table keeps "
+        "it from being written",
+        "see the table's triggers BEFORE UPDATE, and its policies for UPDATE");
 }
 
 static pgw_status process_try(process *p)
@@ -360,7 +363,7 @@ static pgw_status process_try(process *p)
     if (pgw_rows_version(rows, 0) == NULL) { /* it fits none, whoever writes */
         pgw_rows_free(rows);
         return pgw__pq_fail(p->h, PGW_EINVAL,
-                            "the row's version is NULL: the table was altered since it was opened",
+                            "the row's version is NULL: the table was altered after it was opened",
                             "UPDATE what is NULL, then ALTER TABLE ... ALTER COLUMN ... SET NOT "
                             "NULL");
     }
@@ -426,7 +429,7 @@ static pgw_status process_end(const process *p, pgw_status st)
     char message[1100]; /* a whole diagnostics more: what is too long is cut where it is kept */
 
     if (!p->unknown || st >= PGW_OK) return st;
-    snprintf(message, sizeof(message), "a try may have been applied, and this came after it: %s",
+    snprintf(message, sizeof(message), "a try may have been applied, then a later one failed: %s",
              pgw__pq_error_message(p->h));
     return pgw__pq_fail(p->h, PGW_EUNKNOWN, message,
                         p->o.op != NULL ? "call again with the same operation id"
@@ -447,8 +450,8 @@ static pgw_status process_run(process *p)
         if (!process_again(p, st, in_txn)) return process_end(p, st);
         if (tries == p->o.tries) {
             if (p->unknown || st == PGW_EUNKNOWN) return process_end(p, st);
-            snprintf(message, sizeof(message), "given up after %d tries: others wrote each time",
-                     tries);
+            snprintf(message, sizeof(message),
+                     "gave up after %d tries: another session wrote each time", tries);
             return pgw__pq_fail(p->h, PGW_ECONFLICT, message, "allow more tries, or lock the row");
         }
         st = pgw__pq_wait(p->h, pgw__backoff_next_ms(&pause), -1);
@@ -476,7 +479,7 @@ static pgw_status process_check(process *p, write_op *op, const char *names[PGW_
             if (p->t->columns[c].readable) names[p->o.columns_count++] = p->t->columns[c].name;
     }
     if (p->o.op != NULL && p->t->home == NULL)
-        return pgw__pq_reject(p->h, PGW_ESCHEMA, "there is nowhere to keep an operation id",
+        return pgw__pq_reject(p->h, PGW_ESCHEMA, "the schema cannot store an operation id",
                               "run `pgwork migrate`, and grant the role pgwork_worker or "
                               "pgwork_producer");
     if (p->t->home == NULL) return PGW_OK;

@@ -216,7 +216,7 @@ static pgw_status reaper_tick(pgw_reaper *r, int64_t *wait_ms)
     r->told = (pgw__log_told){0};
     if (!r->ready)
         PGW__LOG(pgw__conf_log(r->conf), PGW_LOG_INFO, REAPER_ROOM,
-                 "ready; first pass took back %lld jobs",
+                 "ready; the first pass requeued %lld jobs",
                  (long long)(r->stats.reaped + r->stats.died));
     r->ready = true;
     if (*wait_ms == 0 && reaper_work(&r->stats) == before) *wait_ms = REAPER_STUCK_MS;

@@ -317,7 +317,7 @@ static pgw_status worker_read_absent(pgw *h, const pgw__rows *rows, void *ctx)
         if (queue != NULL)
             PGW__LOG(
                 &w->given.log, PGW_LOG_WARN, WORKER_COMPONENT,
-                "there is no queue \"%s\" yet: its first job makes it; names are case-sensitive",
+                "there is no queue \"%s\" yet: its first job creates it; names are case-sensitive",
                 queue);
     }
     w->loop.told_absent = true;
@@ -363,7 +363,7 @@ static void worker_register_failed(pgw_worker *w, pgw_status st)
     if (st == PGW_EPOOLED) {
         w->loop.poll_only_until = INT64_MAX;
         PGW__LOG(&w->given.log, PGW_LOG_INFO, WORKER_COMPONENT,
-                 "no notifications here, polling: %s", pgw_error_message(w->loop.h));
+                 "no notifications on this connection, polling: %s", pgw_error_message(w->loop.h));
         return;
     }
     w->loop.poll_only_until = pgw__clock_ms() + pause;
@@ -512,7 +512,7 @@ static void worker_set_aside(pgw_worker *w)
     const pgw_status st = pgw__pq_call(w->loop.h, &call);
 
     PGW__LOG(&w->given.log, PGW_LOG_WARN, WORKER_COMPONENT, "%s",
-             st == PGW_OK ? "looked for ready jobs that cannot be claimed, to put them aside: see "
+             st == PGW_OK ? "checked for ready jobs that cannot be claimed: see "
                             "the view pgwork.stuck_jobs"
                           : pgw_error_message(w->loop.h));
 }
@@ -597,7 +597,7 @@ static void worker_heed_stop(pgw_worker *w)
 
     if (stops == w->loop.stops) return;
     PGW__LOG(&w->given.log, PGW_LOG_INFO, WORKER_COMPONENT,
-             stops == 1 ? "stopping: finishing what runs" : "stopping now");
+             stops == 1 ? "stopping: finishing running jobs" : "stopping now");
     w->loop.stops = stops;
     if (stops < 2)
         pgw__pq_heed_stop(w->loop.h);
@@ -819,7 +819,7 @@ static pgw_status worker_open_ears(pgw_worker *w)
     if (st >= 0) return PGW_OK;
     if (!worker_passes(st)) {
         PGW__LOG(&w->given.log, PGW_LOG_INFO, WORKER_COMPONENT,
-                 "cancelled jobs are not announced here: %s", pgw_error_message(w->heartbeat.h));
+                 "no notifications about cancelled jobs: %s", pgw_error_message(w->heartbeat.h));
         return PGW_OK;
     }
     worker_failed_on(w, w->heartbeat.h, st);

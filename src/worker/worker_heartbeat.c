@@ -487,8 +487,7 @@ int64_t pgw__worker_extend(pgw_worker *w, pgw *h)
     if (b->count == 0 && !away) return next;
     pthread_mutex_unlock(&w->lock);
     epoch = pgw__pq_epoch(h);
-    what =
-        b->count > 0 ? "leases not extended" : "nothing is claimed: the heartbeat has no session";
+    what = b->count > 0 ? "leases not extended" : "no claims: the heartbeat has no session";
     for (size_t i = 0; away && i < b->count; i++) b->outcomes[i] = PGW_ECONN;
     st = away ? heartbeat_connect(w, h) : heartbeat_send_all(w, h);
     if (h == w->loop.h) pgw_set_timeout(h, PGW_DEFAULT);

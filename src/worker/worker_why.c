@@ -8,9 +8,9 @@
 
 enum { WHY_NOTHING, WHY_PAUSED, WHY_DELAYED };
 
-static const char *const why_words[] = {
-    [WHY_PAUSED] = "is paused: nothing is claimed from it until it is resumed",
-    [WHY_DELAYED] = "has delayed jobs only: none can be claimed before its time"};
+static const char *const why_words[] = {[WHY_PAUSED] = "is paused: resume it to claim jobs",
+                                        [WHY_DELAYED] =
+                                            "has only delayed jobs: none can be claimed yet"};
 
 bool pgw__worker_why_init(pgw_worker *w, size_t queues)
 {

@@ -641,7 +641,7 @@ void test_what_an_operator_may_not_look_at_is_bad(void)
                 "pgwork_operator; REVOKE SELECT ON pgwork.queues FROM pgwork_operator");
     snprintf(dsn, sizeof(dsn), "%s user=pgw_it_barred", pgtemp_dsn());
     other = it_open_with(pairs);
-    ASSERT_HAS("bad reaper: cannot be examined: permission denied", visit(other)->text);
+    ASSERT_HAS("bad reaper: check failed: permission denied", visit(other)->text);
     pgw_close(other);
     pgtemp_exec("DROP ROLE pgw_it_barred; SELECT pgwork._grant()");
 }
@@ -779,7 +779,7 @@ void test_who_waits_for_such_a_lock_is_found_with_those_it_waits_for(void)
     ASSERT_HAS("all others wait behind it", s->text);
     snprintf(expected, sizeof(expected), "It waits for %d:", PQbackendPID(reads));
     ASSERT_HAS(expected, s->text);
-    ASSERT_HAS("bad registered tables: cannot be examined: canceling statement due to lock timeout",
+    ASSERT_HAS("bad registered tables: check failed: canceling statement due to lock timeout",
                s->text);
     end(waits);
     PQfinish(reads);

@@ -375,7 +375,7 @@ void test_process_starts_over_and_gives_up_after_a_bound(void)
     TEST_ASSERT_EQUAL_INT64(301, pgtemp_number("SELECT n FROM counter"));
     o.tries = 5, times = 1000, calls = 0;
     TEST_ASSERT_EQUAL(PGW_ECONFLICT, pgw_table_process(h, t, key, &o, interfere, &times));
-    TEST_ASSERT_EQUAL_STRING("given up after 5 tries: others wrote each time",
+    TEST_ASSERT_EQUAL_STRING("gave up after 5 tries: another session wrote each time",
                              pgw_error_message(h));
     TEST_ASSERT_EQUAL(5, calls);
     TEST_ASSERT_EQUAL_INT64(801, pgtemp_number("SELECT n FROM counter"));
