@@ -20,7 +20,7 @@ WITH lock AS (
       FROM lock l JOIN pg_stat_activity a USING (pid)
     UNION ALL -- which has no session
     SELECT true, l.tables, p.prepared, format('prepared transaction "%s" of %s', p.gid, p.owner),
-           format('Ask whoever prepared it; else as that user or a superuser ROLLBACK PREPARED %L, in database %I.', p.gid, p.database)
+           format('Ask its owner to finish it, or, as that user or a superuser, ROLLBACK PREPARED %L, in database %I.', p.gid, p.database)
       FROM lock l
       JOIN pg_locks x ON x.pid IS NULL AND x.virtualtransaction = l.virtualtransaction AND x.locktype = 'transactionid'
       JOIN pg_prepared_xacts p ON p.transaction = x.transactionid
@@ -28,7 +28,7 @@ WITH lock AS (
 ), found AS ( -- without pg_read_all_stats nobody knows since when a lock is held
     SELECT format('%s %s %s%s%s', h.who, CASE WHEN h.granted THEN 'has locked' ELSE 'waits to lock' END, h.tables,
                   ' for ' || date_trunc('second', clock_timestamp() - h.since),
-                  CASE WHEN h.granted THEN '' ELSE ', and all others wait behind it' END) AS finding, h.advice
+                  CASE WHEN h.granted THEN '' ELSE ', and all other sessions wait behind it' END) AS finding, h.advice
       FROM holder h
      WHERE CASE WHEN h.granted THEN coalesce(h.since < clock_timestamp() - interval '5 s', true) ELSE h.since < clock_timestamp() - interval '1 s' END
      ORDER BY h.granted DESC, h.since LIMIT 5

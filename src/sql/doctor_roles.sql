@@ -44,9 +44,9 @@ UNION ALL
 SELECT 2, 'roles', format('role %s may not call %s', role, calls), 'As the owner of the schema: SELECT pgwork._grant();'
   FROM lacks
 UNION ALL
-SELECT CASE WHEN bad THEN 2 ELSE 1 END, 'roles', format('%s has %s rights that pgwork does not give, for example %s', who, n, one),
-       'As the owner of the schema: SELECT pgwork._grant(); it takes all these away. Grant one of the three roles instead.'
+SELECT CASE WHEN bad THEN 2 ELSE 1 END, 'roles', format('%s has %s rights that pgwork does not grant, for example %s', who, n, one),
+       'As the owner of the schema: SELECT pgwork._grant(); it revokes all these. Grant one of the three roles instead.'
   FROM beyond
 UNION ALL
-SELECT 0, 'roles', 'pgwork_producer, pgwork_worker and pgwork_operator may call what they are for', ''
+SELECT 0, 'roles', 'pgwork_producer, pgwork_worker and pgwork_operator have their rights', ''
  WHERE NOT EXISTS (SELECT FROM missing) AND NOT EXISTS (SELECT FROM lacks) AND NOT EXISTS (SELECT FROM beyond)

@@ -77,7 +77,7 @@ pgw_status pgw__table_check_key(pgw *h, const pgw_table *t, const char *const *k
 pgw_status pgw__table_check_columns(pgw *h, const pgw_table *t, const char *const *columns,
                                     size_t n);
 pgw_status pgw__table_check_values(pgw *h, const char *const *values, size_t n);
-/* A column that a caller may write: "is not there", "is generated", "has a role": refused. */
+/* A column that a caller may write: "does not exist", "is generated", "has a role": refused. */
 pgw_status pgw__table_check_cell(pgw *h, const pgw_table *t, const char *column);
 pgw_status pgw__table_ddl(pgw *h, pgw_table *t, const pgw_table_spec *spec,
                           const char *const state[2]);

@@ -85,9 +85,9 @@ is 'stats tells that nobody claims' "$(pgwork stats shut | awk 'NR == 2 { print 
 pgwork -q queue purge shut
 pgwork enqueue shut --delay 1h x >/dev/null
 code 'a claim where all jobs are delayed' 1 pgwork claim shut
-yes 'says so' grep -q '^pgwork: queue "shut" has delayed jobs only' "$tmp/err"
+yes 'says so' grep -q '^pgwork: queue "shut" has only delayed jobs' "$tmp/err"
 code 'a worker with the rights of one alone' 0 plain pgwork work shut --until-empty -- true
-yes 'says that all are delayed' grep -q 'queue "shut" has delayed jobs only' "$tmp/err"
+yes 'says that all are delayed' grep -q 'queue "shut" has only delayed jobs' "$tmp/err"
 sql 'DROP ROLE pgw_cli_plain' >/dev/null
 is 'as does stats' "$(pgwork stats shut | awk 'NR == 2 { print $2 }')" delayed
 
@@ -95,7 +95,7 @@ fresh deep --max-attempts 2
 sql "SELECT pgwork.enqueue('deep', ('{\"file\": \"x\", \"a\": ' || repeat('[', 1500) || repeat(']', 1500) || '}')::jsonb)" >/dev/null
 code 'a payload that is nested deeper than we read' 0 pgwork work deep --until-empty -- echo '{file}'
 is 'fails with the limit as the reason, and is no dead letter at its first attempt' "$(state deep | sed s/ready/delayed/) $(error deep | sed 's/ at column.*//')" \
-    'delayed 1 {file} cannot be filled in, the payload is nested deeper than 1000 levels'
+    'delayed 1 cannot replace {file}: the payload is nested deeper than 1000 levels'
 fresh d
 pgwork enqueue d x >/dev/null
 code 'exit 65' 0 pgwork work d --until-empty -- sh -c 'exit 65'
