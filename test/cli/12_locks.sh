@@ -160,7 +160,7 @@ code 'sem list NAME --json' 0 pgwork --json sem list s
 json 'sem list NAME --json is JSON' "$tmp/out"
 code 'sem extend' 0 pgwork sem extend s "$token" --ttl 1h
 code 'sem release' 0 pgwork sem release s "$token"
-refused 'sem release twice' 1 'lost: .*returned' pgwork sem release s "$token"
+refused 'sem release twice' 1 'lost: .*released' pgwork sem release s "$token"
 refused 'sem extend afterwards' 1 'lost' pgwork sem extend s "$token"
 refused 'a word that is not a token' 2 'not a valid token' pgwork sem release s abc
 refused 'more than there are' 2 'has 2 permits, not 3' pgwork sem acquire s --permits 3
