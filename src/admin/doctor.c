@@ -1,6 +1,6 @@
-/* doctor: what may be wrong, and what to do about it. Each check is a statement that says grade,
- * name, finding and advice, so that it can be read and run in psql as well; here they are run in
- * order, and what only the client knows is added. */
+/* doctor: finds faults and says what to do. Each check is a statement that returns grade, name,
+ * finding and advice, so it can also be run in psql. This file runs them in order, and adds what
+ * only the client knows. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,8 +9,8 @@
 #include "call/check.h"
 #include "pq/pq.h"
 
-#define DOCTOR_CLOCK_MS 1000 /* clocks may differ so much */
-#define DOCTOR_LOCK_MS  2000 /* a check waits so long for who has locked a table */
+#define DOCTOR_CLOCK_MS 1000 /* largest difference of clocks that is good */
+#define DOCTOR_LOCK_MS  2000 /* how long a check waits for a locked table */
 
 typedef int doctor_fn(const pgw_finding *f, void *arg);
 
@@ -18,9 +18,9 @@ typedef struct doctor {
     pgw *h;
     doctor_fn *fn;
     void *arg;
-    int stop;        /* what fn returned */
-    bool may;        /* may look at all: who may not is no trouble of the queues */
-    int there;       /* is there a schema? -1: not known */
+    int stop;        /* the result of fn */
+    bool may;        /* a missing right to read is not a fault of the queues */
+    int there;       /* whether the schema exists; -1: not known */
     int64_t version; /* -1: not known */
     int64_t now_us;
 } doctor;
@@ -78,8 +78,8 @@ static pgw_status doctor_read(pgw *h, const pgw__rows *rows, void *ctx)
     return PGW_OK;
 }
 
-/* A lock that is not given soon would cost each check the whole time of a call, just when somebody
- * is in a hurry. The transaction is for the limit alone. */
+/* A lock that is not granted soon would cost each check the whole timeout of a call. The
+ * transaction only sets that limit. */
 static pgw_status doctor_call(pgw *h, const pgw__call *call)
 {
     pgw_status st, undone;

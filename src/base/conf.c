@@ -13,12 +13,12 @@ typedef enum conf_type { CONF_TEXT, CONF_INT, CONF_BOOL, CONF_ENUM } conf_type;
 
 typedef const char *conf_fault_fn(const char *value, size_t max);
 
-/* An int is min .. max, 0 as well when zero_too, and `word` (if not NULL), which reads as -1; a
- * text is at most max bytes and what `fault` says; an enum is one of the words in `allowed`. */
+/* An int is min .. max, also 0 if zero_too, and `word` (if not NULL), which reads as -1. A text
+ * has at most max bytes and must pass `fault`. An enum is one of the words in `allowed`. */
 typedef struct conf_row {
     const char *name, *initial, *text;
     const char *word;
-    const char *allowed; /* NULL: told from the limits */
+    const char *allowed; /* NULL: derived from the limits */
     conf_fault_fn *fault;
     int64_t min, max;
     conf_type type;

@@ -1,4 +1,4 @@
-/* status: what the codes are called, and the one table from SQLSTATE to code and advice. */
+/* status: names of the codes, and the one table from SQLSTATE to code and hint. */
 #include "base/status.h"
 
 #include <string.h>
@@ -59,11 +59,11 @@ bool pgw_is_bug(pgw_status st)
 #define STATUS_DISK \
     "the server is out of disk space: free some, then check retention and dead letters"
 
-/* A code of fewer than five characters stands for all codes that begin with it; the longest
- * match wins. `in_flight` is the status when the commit of a write was under way. An ERROR from
- * the server always means rolled back, 57014 too: cancelling a commit that already waits for
- * its standby gives success and a warning (pgw__status_is_unconfirmed). Only the end of the
- * session, or of its disk, leaves the outcome open. */
+/* A code of fewer than five characters stands for all codes that begin with it; the longest match
+ * wins. `in_flight` is the status if the commit of a write was in progress. An ERROR from the
+ * server always means rolled back, even 57014: a cancelled wait for a standby succeeds with a
+ * warning (pgw__status_is_unconfirmed). Only the end of the session, or of its disk, leaves the
+ * outcome open. */
 static const struct status_row {
     char code[6];
     pgw_status status, in_flight;
@@ -108,7 +108,7 @@ static const struct status_row {
     /* the caller's transaction */
     {"25P02", PGW_ETXN, PGW_ETXN, "send ROLLBACK, then begin again"},
 
-    /* what was sent is not acceptable: the item, not the server */
+    /* the input is refused: a fault of the item, not of the server */
     {"22", PGW_EINVAL, PGW_EINVAL, ""},
     {"54", PGW_ELIMIT, PGW_ELIMIT, ""},
     {"23505", PGW_EEXISTS, PGW_EEXISTS, ""},

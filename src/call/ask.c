@@ -1,4 +1,4 @@
-/* ask: what several modules ask of the server in the same way. */
+/* ask: requests to the server that several modules share. */
 #include "call/ask.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* check: what callers may pass. */
+/* check: arguments of callers. */
 #include "call/check.h"
 
 #include <inttypes.h>
@@ -110,7 +110,7 @@ pgw_status pgw__check_int(pgw *h, const char *argument, int64_t value, int64_t l
 
 pgw_status pgw__check_count(pgw *h, const char *argument, size_t value, size_t least, size_t most)
 {
-    /* whoever passes (size_t)-1 meant it: it shows as a number, saturated */
+    /* a caller that passes (size_t)-1 meant it: it is shown as a number, saturated */
     return pgw__check_int(h, argument, value < INT64_MAX ? (int64_t)value : INT64_MAX,
                           (int64_t)least, (int64_t)most);
 }
@@ -170,8 +170,8 @@ pgw_status pgw__check_json(pgw *h, const char *argument, const char *json, size_
     return check_fault(h, argument, diagnostics, "JSON text in UTF-8");
 }
 
-/* A field that comes later has to lie behind all that the struct had, padding at its end included:
- * what a program that does not know the field has there is anything. */
+/* A later field must lie after everything that the struct had, including padding at its end: a
+ * program that does not know the field may have any bytes there. */
 pgw_status pgw__check_opts(pgw *h, const char *argument, void *mine, size_t known,
                            const void *given)
 {
@@ -304,7 +304,7 @@ static pgw_status check_key(pgw *h, check_path *path, const pgw_job_spec *job)
     bool period = job->key_scope == PGW_KEY_SCOPE_PERIOD;
     pgw_status st;
 
-    /* with or without a key: who sends the job looks the words for these two up */
+    /* with or without a key: the caller maps these two to their words */
     st = pgw__check_int(h, check_field(path, "key_scope"), (int64_t)job->key_scope, 0,
                         PGW_KEY_SCOPE_PERIOD);
     if (st != PGW_OK) return st;

@@ -1,5 +1,5 @@
-/* cron: schedules: what they are and when they come. The expression is read here first, to say at
- * once where it is wrong; when it comes is the server's to say. */
+/* cron: schedules. The expression is parsed here first, to report a fault with its column. The
+ * server computes the times. */
 #include <stdio.h>
 #include <string.h>
 

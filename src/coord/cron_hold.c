@@ -121,7 +121,7 @@ pgw_status pgw_cron_claim_due(pgw *h, const char *node, const char *const *sched
     }
 }
 
-/* ---- what is done with it ---- */
+/* ---- actions on a held tick ---- */
 
 typedef struct hold_until_ctx {
     int64_t *until_us;

@@ -1,8 +1,7 @@
-/* sema: counting semaphores.
- *
- * What is free, who is next and what is over is decided by the functions in the schema; here is how
- * one waits. Sessions that wait form a queue at the server; the one at its head listens, asks again
- * when permits come back, and when the first that is out will be over. */
+/* sema: counting semaphores. The functions in the schema decide what is free, which session is
+ * next and what has ended. This file waits. Waiting sessions form a queue at the server. The one
+ * at its head listens, and asks again when permits are released or when the first held permit
+ * ends. */
 #include <stdio.h>
 #include <string.h>
 
@@ -18,7 +17,7 @@
 #define SEMA_STAND_MS    30000 /* as for locks: a statement that waits holds back vacuum */
 #define SEMA_WAIT_MAX_MS INT64_C(31536000000) /* a year */
 #define SEMA_CHANNEL     "pgwork_sema_"
-#define SEMA_FROZEN_MS   5000 /* who says nothing for so long at the head is not well */
+#define SEMA_FROZEN_MS   5000 /* a head that is silent for so long is considered dead */
 
 /* ---- the operator's verbs ---- */
 
@@ -53,7 +52,7 @@ pgw_status pgw_sema_drop(pgw *h, const char *name, bool force)
 
 typedef struct sema_answer {
     pgw_token *token;
-    int64_t *next_ms; /* NULL: nobody waits */
+    int64_t *next_ms; /* NULL: no session waits */
 } sema_answer;
 
 typedef struct sema_wait {
@@ -105,8 +104,8 @@ static pgw_status sema_try(sema_wait *w)
     return pgw__pq_call(w->h, &call);
 }
 
-/* The head asks after a quarter more than poll.max_ms at the latest. One that does not is frozen,
- * and nobody would get a permit until it thaws: the server ends its session. */
+/* The head asks at the latest after a quarter more than poll.max_ms. If it does not, it is
+ * suspended and blocks all others, so the server ends its session. */
 static int64_t sema_patience_ms(const sema_wait *w)
 {
     const int64_t ms = 4 * pgw__conf_int(pgw__pq_conf(w->h), "poll.max_ms");
@@ -150,9 +149,9 @@ static pgw_status sema_queue(sema_wait *w, int64_t wait_ms)
     return st;
 }
 
-/* Whatever became of a wait without permits: the turn goes to the next one, at worst with the
- * session. Where the statement failed, the session may yet be ended when it says nothing, as the
- * head of the queue is: its transaction has undone that it was not to be. */
+/* Whenever a wait ends without permits, the turn must go to the next session, at worst with the
+ * end of this one. If the statement failed, its transaction was rolled back, so the idle timeout
+ * of the head still applies to the session. */
 static pgw_status sema_leave(sema_wait *w, pgw_status st)
 {
     const pgw__param params[] = {P_TEXT(w->name), P_END};
@@ -174,13 +173,13 @@ static int64_t sema_least(int64_t a, int64_t b)
     return a < 0 || b < a ? b : a; /* a < 0: no limit */
 }
 
-/* Up to a quarter more, so that those who poll do not march in step. */
+/* Up to a quarter more, so that waiters do not poll in step. */
 static int64_t sema_jitter(int64_t ms)
 {
     return ms + (int64_t)(pgw__random_u64() % (uint64_t)(ms / 4 + 1));
 }
 
-/* False: nobody is to be told. */
+/* False: no session is to be notified. */
 static bool sema_channel(const sema_wait *w, char channel[80])
 {
     snprintf(channel, 80, SEMA_CHANNEL "%s", pgw__pq_schema(w->h));
@@ -194,8 +193,8 @@ static pgw_status sema_listen(sema_wait *w)
     return sema_channel(w, channel) ? pgw__pq_listen(w->h, channel) : PGW_OK;
 }
 
-/* Who rests now, perhaps for hours and with a lock in hand, reads nothing: what it is told of all
- * permits would gather until the server takes it for dead. */
+/* A session that rests now, perhaps for hours and with a lock, reads nothing. Notifications of all
+ * permits would pile up until the server considers it dead. */
 static void sema_unlisten(sema_wait *w)
 {
     char channel[80];
@@ -218,7 +217,8 @@ static pgw_status sema_wait_in_line(sema_wait *w, int64_t deadline)
         if (st != PGW_ELOCKED || pgw__deadline_left_ms(deadline) == 0) break;
         st = PGW_OK;
         if (w->turn) {
-            /* permits of a session that ends come back without a word, so a look now and then */
+            /* permits of a session that ends are released without a notification, so poll now and
+             * then */
             st = pgw__pq_wait(w->h,
                               sema_least(pgw__deadline_left_ms(deadline),
                                          sema_least(w->next_ms, sema_jitter(poll_ms))),

@@ -158,6 +158,6 @@ int64_t pgw_timeout_ms(const pgw *h)
 
 pgw_status pgw_step(pgw *h, int events)
 {
-    (void)events; /* a look at the socket is as cheap, and cannot be wrong */
+    (void)events; /* a check of the socket is as cheap, and cannot be wrong */
     return h != NULL ? pgw__pq_step(h) : PGW_EINVAL;
 }

@@ -3,8 +3,7 @@
 
 #include "pq/pq_int.h"
 
-#define COPY_PIECE \
-    ((size_t)1 << 20) /* libpq buffers what the socket does not take; not more than this */
+#define COPY_PIECE ((size_t)1 << 20) /* limit of what libpq buffers if the socket is full */
 
 pgw_status pgw__pq_copy_begin(pgw *h, const char *name, const char *sql)
 {
@@ -45,7 +44,7 @@ static pgw_status copy_finish(pgw *h)
     return pgw__pq_finish(h);
 }
 
-/* A COPY whose end was not sent is not applied, whatever becomes of the session. */
+/* A COPY whose end was not sent is not applied, however the session ends. */
 static pgw_status copy_give_up(pgw *h, pgw_status reason)
 {
     h->op.copy = false;
@@ -107,7 +106,7 @@ pgw_status pgw__pq_copy_end(pgw *h, bool keep)
         if (put == 0) st = tries == 0 ? copy_flush(h) : copy_give_up(h, PGW_ENOMEM);
     }
     if (h->phase == PGW__COPY) st = copy_finish(h);
-    if (!keep && st == PGW_ECANCELED) st = PGW_OK; /* what was asked for: 57014 */
+    if (!keep && st == PGW_ECANCELED) st = PGW_OK; /* as requested: 57014 */
     if (st == PGW_OK) pgw__fault_clear(&h->fault);
     return pgw__pq_leave(h, st);
 }

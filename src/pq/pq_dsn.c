@@ -1,4 +1,4 @@
-/* pq_dsn: what is wrong with a connection string, in words that show no part of a password. */
+/* pq_dsn: reports faults of a connection string without showing any part of a password. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,8 +36,8 @@ bool pgw__dsn_is_split(const char *dsn)
     return first != last || memchr(colon, '/', (size_t)(first - colon)) != NULL;
 }
 
-/* Where a password stands, and what may be a part of it: in a URI all from the first ":" to the
- * last "@"; elsewhere from the password to its closing quote, or without quotes to the end. */
+/* Where the password is, including what may be a part of it. In a URI: from the first ":" to the
+ * last "@". Otherwise: to the closing quote, or without quotes to the end. */
 static bool dsn_secret(const char *dsn, const char **from, const char **to)
 {
     const char *user = dsn_authority(dsn);
@@ -63,8 +63,8 @@ static bool dsn_secret(const char *dsn, const char **from, const char **to)
     return true;
 }
 
-/* May the piece, which libpq quotes, be a part of a password? Outside of a URI only keywords are
- * not. What is not in the string as it stands was decoded, perhaps from within the password. */
+/* Whether the piece that libpq quotes may be part of a password. Outside a URI only keywords
+ * cannot be. A piece that is not in the string was decoded, perhaps from within the password. */
 static bool dsn_is_secret(const char *dsn, const char *piece, size_t n)
 {
     const char *from = "", *to = from;
@@ -81,7 +81,7 @@ static bool dsn_is_secret(const char *dsn, const char *piece, size_t n)
     return !found;
 }
 
-/* libpq's reason with "..." in place of what may be secret. True: something was left out. */
+/* libpq's reason with "..." in place of what may be secret. True: something was hidden. */
 static bool dsn_redact(char *to, size_t size, const char *reason, const char *dsn)
 {
     bool hidden = false;

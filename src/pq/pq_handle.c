@@ -85,7 +85,7 @@ pgw_status pgw__pq_attach(pgw **h, struct pg_conn *conn, const pgw_conf *conf)
     (*h)->attached = true;
     (*h)->conn = conn;
     if (conn == NULL) return pgw__pq_refuse(*h, "conn", NULL, "a connection of PQconnectdb()");
-    /* no text: only a look at the state that the connection is in */
+    /* no text: only checks the state of the connection */
     return handle_connect(*h, 0, true);
 }
 
@@ -188,7 +188,7 @@ pgw_status pgw__pq_step(pgw *h)
     return h->phase == PGW__IDLE ? handle_deliver(h, done, arg) : PGW_OUTCOME_AGAIN;
 }
 
-/* ---- what it is ---- */
+/* ---- properties ---- */
 
 pgw_status pgw__pq_pooled(pgw *h, bool *pooled)
 {

@@ -1,5 +1,5 @@
-/* pq_op: an operation, from its beginning to its end; what happens in between is the machine's
- * (pq.c) and the session's (pq_conn.c). */
+/* pq_op: an operation from its beginning to its end. The machine (pq.c) and the session
+ * (pq_conn.c) do the work between. */
 #include "pq/pq_int.h"
 
 #include <stdio.h>
@@ -12,7 +12,7 @@ static const char pq_unknown_hint[] =
     "it is safe to repeat a call that passes a token, or an enqueue with an "
     "operation id; check the result of other calls first";
 
-/* ---- who may come in ---- */
+/* ---- checks before a call ---- */
 
 pgw_status pgw__pq_enter(pgw *h)
 {
@@ -91,8 +91,8 @@ void pgw__pq_reset(pgw *h, const char *name)
 void pgw__pq_end(pgw *h, pgw_status st)
 {
     pgw__op *op = &h->op;
-    /* that it is not to be had yet is what a wait for a lock or a permit hears all the time; why
-     * there is no connection was told */
+    /* "not available yet" is the usual answer to a wait for a lock or a permit; the reason for no
+     * connection was logged */
     const bool news = st < 0 && st != PGW_ELOCKED && !h->owned && h->phase != PGW__PAUSE &&
                       h->phase != PGW__CONNECT && h->phase != PGW__SETUP &&
                       h->phase != PGW__CONNECTED;

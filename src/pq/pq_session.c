@@ -1,5 +1,5 @@
-/* pq_session: what needs a session of its own: transactions of several statements, LISTEN, and
- * waiting. */
+/* pq_session: functions that need their own session: transactions of several statements, LISTEN,
+ * and waiting. */
 #include <limits.h>
 #include <poll.h>
 #include <stdio.h>
@@ -82,11 +82,11 @@ pgw_status pgw__pq_rollback(pgw *h)
     st = session_transact(h, "rollback", "ROLLBACK", PGW__ROLLED_BACK);
     if (st == PGW_EMISUSE) return st;
     if (st != PGW_OK) {
-        /* whatever went wrong, without its session the transaction is over */
+        /* whatever failed, without its session the transaction has ended */
         pgw__conn_drop(h);
         h->in_txn = false;
     }
-    /* the diagnostics to tell is that of what led here */
+    /* keep the diagnostics of the first failure */
     pgw__pq_tell(h, &diagnostics);
     return PGW_OK;
 }
@@ -99,7 +99,7 @@ bool pgw__pq_in_txn(const pgw *h)
 
 /* ---- LISTEN ---- */
 
-/* The statement that listens, also where there is no connection. False: no name. */
+/* The statement that listens, also if there is no connection. False: not a name. */
 static bool session_listen_text(const char *channel, char text[PGW__LISTEN_SIZE])
 {
     const size_t n = strlen(channel);
@@ -225,7 +225,7 @@ pgw_status pgw__pq_check_session(pgw *h)
     if (h->pid != getpid()) return pgw__pq_enter(h);
     if (h->phase == PGW__IDLE && !h->attached && h->conn != NULL && !pgw__conn_alive(h))
         pgw__conn_drop(h);
-    /* one that is being made anew is not the one that is asked for */
+    /* a session that is being opened is not the one in question */
     if (h->conn == NULL || (!h->attached && !h->ready)) return PGW_ECONN;
     return PQstatus(h->conn) == CONNECTION_OK ? PGW_OK : PGW_ECONN;
 }

@@ -1,4 +1,4 @@
-/* job: reading a job, and what the verbs on jobs share. */
+/* job: reads jobs from answers, and code that the verbs on jobs share. */
 #include "queue/job.h"
 
 #include <string.h>
@@ -150,7 +150,7 @@ const char *pgw_job_tag(const pgw_job *job, size_t i)
     return job != NULL && i < job->tags_count ? job->tags[i] : NULL;
 }
 
-/* ---- what the verbs share ---- */
+/* ---- code that the verbs share ---- */
 
 pgw_status pgw__job_refs_make(pgw *h, pgw__job_refs *out, const pgw_ref *refs, size_t n)
 {

@@ -9,7 +9,7 @@
 #include "call/check.h"
 
 #define CLAIM_KIND        6  /* column of the kind; of a refused completion: why */
-#define CLAIM_SERVER_TIME 18 /* column, behind those of the job */
+#define CLAIM_SERVER_TIME 18 /* column, after those of the job */
 #define CLAIM_STARTED     19
 #define CLAIM_POSITION    20
 
@@ -29,8 +29,8 @@ typedef struct claim_ctx {
     size_t n;
 } claim_ctx;
 
-/* The server started the leases so long after it had got the statement, which was after it was
- * sent; and before now, whatever its clock did meanwhile. */
+/* How long after it received the statement the server started the leases. The statement was sent
+ * before that, and received before now, however its clock changed. */
 static int64_t claim_since_us(const pgw *h, const pgw__rows *rows, int row)
 {
     const int64_t sent_us = pgw__pq_sent_us(h), most_us = pgw__clock_us() - sent_us;
@@ -187,10 +187,9 @@ static pgw_status claim_register(claim_wait *w)
     return st;
 }
 
-/* While a waiter is registered, every enqueue notifies; so it unregisters before the jobs are
- * worked on. The session goes on listening, for the next wait, but not where a lock is lost with
- * it: who rests now reads nothing, and what it is told would gather until the server takes it for
- * dead. */
+/* While a waiter is registered, every enqueue notifies, so it unregisters before the jobs run. The
+ * session goes on listening for the next wait, except in a session that holds locks: it reads
+ * nothing while it rests, and notifications would pile up until the server considers it dead. */
 static pgw_status claim_unregister(claim_wait *w, pgw_status st)
 {
     pgw__diagnostics diagnostics;

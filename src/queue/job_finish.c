@@ -51,7 +51,7 @@ static pgw_status finish_read(pgw *h, const pgw__rows *rows, void *ctx)
         "write nothing more for these jobs; roll back your transaction if one is open");
 }
 
-/* Extend answers for every job, and tells the time. */
+/* Extend answers for every job, with its new time. */
 static pgw_status finish_read_extend(pgw *h, const pgw__rows *rows, void *ctx)
 {
     if (pgw__rows_count(rows) > 0) pgw__pq_set_server_time(h, pgw__rows_time_us(rows, 0, 2));
@@ -80,7 +80,7 @@ static pgw_status finish_read_cancel(pgw *h, const pgw__rows *rows, void *ctx)
     return asked ? PGW_OUTCOME_CANCEL : PGW_OK;
 }
 
-/* What all of them check. Whoever looks at the outcomes only is not told that all went well. */
+/* Checks common to all. A caller that reads only the outcomes gets no success of a failed call. */
 static pgw_status finish_check(pgw *h, pgw_status *outcomes, const char *queue,
                                const char *argument, const void *array, size_t n)
 {

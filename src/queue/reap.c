@@ -1,5 +1,4 @@
-/* reap: one pass of what has to be done with time: expired leases, due jobs, what is kept no
- * longer. */
+/* reap: one pass of the work that time requires: expired leases, due jobs, ended retention. */
 #include "call/ask.h"
 #include "call/check.h"
 #include "pq/pq.h"

@@ -1,5 +1,5 @@
-/* table: a table of the caller's, described, looked up, and held against the description. Every
- * mistake is found here, so that the verbs need not look for it. */
+/* table: a table of the caller, looked up and compared with its description. All mistakes are
+ * found here, so that the verbs need not check. */
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,7 +13,7 @@ static pgw_status table_nomem(pgw *h)
     return pgw__pq_fail(h, PGW_ENOMEM, NULL, NULL);
 }
 
-/* ---- words for what is wrong ---- */
+/* ---- words for faults ---- */
 
 /* "table `public`.`article`: ..." Of a table that was opened, a verb says so before it sends. */
 static pgw_status table_fail(pgw *h, const pgw_table *t, pgw_status st, const char *what,
@@ -95,7 +95,7 @@ typedef struct table_look {
     pgw_table *t;
     const pgw_table_spec *spec;
     int64_t oid;
-    const char *index_state[2]; /* NULL: not there, else static text */
+    const char *index_state[2]; /* NULL: missing, else static text */
 } table_look;
 
 typedef struct table_ctx {
@@ -425,7 +425,7 @@ pgw_status pgw_table_open(pgw *h, const pgw_table_spec *spec, pgw_table **t)
     return st;
 }
 
-/* ---- what the verbs ask ---- */
+/* ---- checks for the verbs ---- */
 
 pgw_status pgw__table_check(pgw *h, const pgw_table *t)
 {

@@ -45,7 +45,7 @@ static void table_lock_text(pgw__buf *b, const pgw_table_lock_opts *o, const pgw
     }
 }
 
-/* ---- waiting for so long: lock_timeout, put back to what it was ---- */
+/* ---- limited waits: lock_timeout is set and restored ---- */
 
 static pgw_status table_lock_read_old(pgw *h, const pgw__rows *rows, void *ctx)
 {
@@ -92,7 +92,7 @@ static pgw_status table_lock_check(pgw *h, pgw_rows **rows, const pgw_table *t,
     if (st == PGW_OK && !pgw__pq_in_txn(h))
         st = pgw__pq_reject(h, PGW_EMISUSE,
                             "no transaction is open: the locks would be released at once",
-                            "pgw_txn_begin() first");
+                            "call pgw_txn_begin() first");
     return st;
 }
 
@@ -145,8 +145,8 @@ pgw_status pgw_table_lock(pgw *h, const pgw_table *t, const pgw_table_lock_opts 
         return pgw__pq_fail(h, PGW_ETIMEDOUT, "another transaction holds locks on these rows",
                             "roll the transaction back, then try again");
     if (st < PGW_OK) pgw__pq_keep_diagnostics(h, &diagnostics);
-    /* an error of ours leaves the transaction in order, with our limit in it; in one that has
-     * failed this is refused here, without asking the server */
+    /* an error of the library leaves the transaction usable, with the limit set; in a failed
+     * transaction this is refused here, without asking the server */
     back = table_lock_timeout(h, old, &ours);
     if (st < PGW_OK) return pgw__pq_tell(h, &diagnostics);
     if (back == PGW_OK) return st;

@@ -1,10 +1,10 @@
-/* worker_why: why nothing is to be claimed though there are jobs, told once for each queue and
+/* worker_why: why nothing can be claimed although there are jobs; logged once for each queue and
  * reason. */
 #include "base/clock.h"
 #include "base/mem.h"
 #include "worker/worker_why.h"
 
-#define WHY_AGAIN_MS 60000 /* between two looks of a worker that has nothing to do */
+#define WHY_AGAIN_MS 60000 /* time between two checks of an idle worker */
 
 enum { WHY_NOTHING, WHY_PAUSED, WHY_DELAYED };
 
@@ -29,7 +29,7 @@ static int why_judge(const pgw_queue_info *q, void *arg)
     return 0;
 }
 
-/* The next claim tells what is wrong with the session. */
+/* The next claim reports errors of the session. */
 void pgw__worker_tell_why(pgw_worker *w)
 {
     if (pgw__clock_ms() < w->loop.why_at) return;

@@ -200,7 +200,7 @@ pgwork --schema jobs queue pause -- "$name"
 pgwork -q --schema jobs cron add -- "$name" '0 6 * * *'
 pgwork --schema jobs cron pause -- "$name"
 pgwork --schema jobs doctor >"$tmp/out" 2>"$tmp/err"
-sed -n 's/.*When that is over: `\(.*\)`\.$/\1/p' "$tmp/out" >"$tmp/advised"
+sed -n 's/.*Run `\(.*\)` when the reason is gone\.$/\1/p' "$tmp/out" >"$tmp/advised"
 is 'doctor knows what opens a queue and a schedule' "$(cut -d ' ' -f 1-5 "$tmp/advised" | sort | tr '\n' '|')" 'pgwork --schema jobs cron resume|pgwork --schema jobs queue resume|'
 code 'as it is typed' 0 sh -e "$tmp/advised"
 is 'both are open' "$(sql 'SELECT count(*) FROM (SELECT paused FROM jobs.queues UNION ALL SELECT paused FROM jobs.schedules) s WHERE NOT paused')" 2

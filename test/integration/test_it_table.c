@@ -104,7 +104,7 @@ void test_what_is_no_table_is_named(void)
                  {"c", "is a composite type"},
                  {"t_pkey", "is an index"},
                  {"ruled", "has rules"},
-                 {"parent", "has children by inheritance"}};
+                 {"parent", "has inheritance children"}};
 
     pgtemp_exec(
         "CREATE TABLE t (id int PRIMARY KEY); CREATE VIEW v AS SELECT * FROM t;"

@@ -96,7 +96,7 @@ void test_on_an_attached_handle_transactions_are_the_callers(void)
     TEST_ASSERT_EQUAL(PGW_EMISUSE, pgw_txn_begin(mine));
     TEST_ASSERT_EQUAL(PGW_EMISUSE, pgw_txn_commit(mine));
     TEST_ASSERT_EQUAL(PGW_EMISUSE, pgw_txn_rollback(mine));
-    TEST_ASSERT_NOT_NULL(strstr(pgw_error_message(mine), "are the caller's"));
+    TEST_ASSERT_NOT_NULL(strstr(pgw_error_message(mine), "the caller controls"));
     pgw_close(mine);
     PQfinish(conn);
 }
