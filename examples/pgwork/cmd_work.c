@@ -175,7 +175,7 @@ static pgw_verdict work_ended(const work *w, pgw_task *task, const child *ch)
     char reason[128], what[192];
     if (ch->unknown) {
         work_reason(reason, sizeof reason, ch->unknown);
-        snprintf(what, sizeof what, "cannot tell how the command ended: %s", reason);
+        snprintf(what, sizeof what, "cannot determine how the command ended: %s", reason);
         return work_failed(w, task, PGW_VERDICT_RETRY, what, ch->error);
     }
     if (WIFSIGNALED(ch->status)) {

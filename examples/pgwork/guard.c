@@ -52,7 +52,7 @@ int guard_run(guard *g)
                         "the %s was lost: %s was stopped", g->what, g->command[0]);
     }
     if (ch.unknown) {
-        return cli_fail(CLI_OTHER, NULL, "cannot tell how %s ended: %s", g->command[0],
+        return cli_fail(CLI_OTHER, NULL, "cannot determine how %s ended: %s", g->command[0],
                         strerror(ch.unknown));
     }
     return WIFEXITED(ch.status) ? WEXITSTATUS(ch.status) : 128 + WTERMSIG(ch.status);

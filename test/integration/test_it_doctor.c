@@ -377,7 +377,7 @@ void test_rights_beyond_those_of_the_roles(void)
         const char *given, *found;
     } cases[] = {
         {"SELECT ON pgwork.live_job TO pgw_it_app", "bad roles: role pgw_it_app has 1 rights that "
-                                                    "pgwork does not give, for example SELECT on "
+                                                    "pgwork does not grant, for example SELECT on "
                                                     "live_job |"},
         {"USAGE ON SEQUENCE pgwork.position TO pgw_it_app", "for example USAGE on position |"},
         {"EXECUTE ON ALL FUNCTIONS IN SCHEMA pgwork TO pgw_it_app", "for example EXECUTE on _"},
@@ -565,7 +565,7 @@ void test_a_queue_of_notifications_that_fills_is_told(void)
                       *const word = "the server''s notification queue";
 
     TEST_ASSERT_NULL(found_in(PGW__SQL_DOCTOR_SERVER, view, "SELECT 0.49", word));
-    ASSERT_HAS("1 the server's notification queue is 50 % full | A session that listens",
+    ASSERT_HAS("1 the server's notification queue is 50 % full | A listening session",
                found_in(PGW__SQL_DOCTOR_SERVER, view, "SELECT 0.501", word));
     ASSERT_HAS("2 the server's notification queue is 90 % full: workers are not woken up",
                found_in(PGW__SQL_DOCTOR_SERVER, view, "SELECT 0.9", word));

@@ -390,7 +390,7 @@ void test_a_try_is_one_statement(void)
     FAKE_ROWS(not_granted, 1);
     TEST_ASSERT_EQUAL(PGW_ELOCKED, pgw_lock_acquire(FAKE_H, "a", PGW_LOCK_SHARED, 0, &l));
     TEST_ASSERT_EQUAL_INT(1, fake.calls);
-    ASSERT_SAYS("held by somebody else");
+    ASSERT_SAYS("another session holds the lock");
 }
 
 void test_a_stop_between_two_stands(void)
