@@ -1,4 +1,4 @@
--- Who has one of our advisory locks, and is none of us? An application may take a named lock by its key, without a number; nothing else.
+-- Finds sessions without a role of pgwork that hold or await our advisory locks. An application may take a named lock by its key, but nothing else.
 -- params: none
 -- returns: grade int, check_name text, finding text, advice text
 SELECT CASE WHEN starts_with(f.what, 'lock ') THEN 1 ELSE 2 END, 'foreign locks',

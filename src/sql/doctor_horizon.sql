@@ -1,5 +1,5 @@
--- What keeps vacuum from removing the rows of finished jobs: old snapshots, forgotten prepared transactions, slots, and replicas without one.
--- And has that come near to where no transaction gets an id any more?
+-- Finds what holds back vacuum: old snapshots, forgotten prepared transactions, slots, and replicas
+-- without a slot. Also checks how near transaction and multixact ids are to their limit.
 -- params: none
 -- returns: grade int, check_name text, finding text, advice text
 WITH pin AS (
@@ -25,7 +25,7 @@ WITH pin AS (
                           CASE WHEN s.active THEN 'in use' ELSE 'not in use' END, age(s.xmin)) AS finding,
                    s.xmin,
                    format('If the slot is not needed, as a role with REPLICATION: SELECT pg_drop_replication_slot(%L). Otherwise find out why its standby lags or runs a long query.', s.slot_name) AS advice
-              FROM pg_replication_slots s WHERE s.wal_status IS DISTINCT FROM 'lost' -- such a one holds nothing any more, though it says so
+              FROM pg_replication_slots s WHERE s.wal_status IS DISTINCT FROM 'lost' -- such a slot holds nothing any more, although it shows an xmin
             UNION ALL -- hot_standby_feedback without a slot
             SELECT format('replica "%s" (%s) holds rows of the last %s transactions', r.application_name, coalesce(host(r.client_addr), 'local'), age(r.backend_xmin)),
                    r.backend_xmin,

@@ -1,10 +1,10 @@
--- Does somebody take expired leases back? A statement of its own: no index leads to them, so it takes long where millions of jobs wait.
+-- Checks whether expired leases are requeued. A separate statement: no index leads to leases, so it takes long with millions of jobs.
 -- params: none
 -- returns: grade int, check_name text, finding text, advice text
 WITH expired AS (
     SELECT count(*) AS n, min(j.lease_until) AS oldest
       FROM pgwork.job j JOIN pgwork.queues q ON q.name = j.queue
-     WHERE j.state = 'leased' AND j.lease_until < now() -- only where there are leases
+     WHERE j.state = 'leased' AND j.lease_until < now() -- only if there are leases
        AND j.lease_until < clock_timestamp() - q.lease_ms * interval '1 ms'
 )
 SELECT CASE WHEN n = 0 THEN 0

@@ -1,6 +1,6 @@
--- Queues that are shut, jobs that nobody claims, and dead letters nobody looked at. Counts end at 1000: it has to be cheap where millions wait.
--- Where workers keep up, a ready job is seconds old: five minutes are worth a note. An hour is bad if nothing is leased either. As long as something is, it
--- stays a note: a job of low priority may have to wait, and one that was handed back counts from its enqueue.
+-- Finds paused queues, jobs that no worker claims, and dead letters. Counts end at 1000, to be cheap with millions of jobs. If
+-- workers keep up, a ready job is seconds old, so five minutes are a note. An hour is bad if nothing is leased. Otherwise it
+-- stays a note: a job of low priority may have to wait, and a released job counts from its enqueue.
 -- params: none
 -- returns: grade int, check_name text, finding text, advice text
 WITH d AS MATERIALIZED (

@@ -1,4 +1,4 @@
--- Are the roles there, may they call what they are for, and nobody else?
+-- Checks that the roles exist, have their rights, and that no other role has rights.
 -- params: none
 -- returns: grade int, check_name text, finding text, advice text
 WITH s AS (
@@ -19,7 +19,7 @@ WITH s AS (
      GROUP BY n.role
 ), missing AS (
     SELECT DISTINCT n.role FROM need n WHERE to_regrole(n.role) IS NULL
-), object (name, owner, acl, fine) AS ( -- and the right on it that is of no harm
+), object (name, owner, acl, fine) AS ( -- and the right on it that does no harm
     SELECT f.proname || '()', f.proowner, coalesce(f.proacl, acldefault('f', f.proowner)), CASE WHEN starts_with(f.proname, '_') THEN '' ELSE 'EXECUTE' END FROM f
     UNION ALL
     SELECT c.relname, c.relowner, c.relacl, CASE c.relkind WHEN 'v' THEN 'SELECT' ELSE '' END FROM s JOIN pg_class c ON c.relnamespace = s.oid

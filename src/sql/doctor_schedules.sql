@@ -1,4 +1,4 @@
--- Schedules that do not run as they should.
+-- Finds schedules with a fault.
 -- params: none
 -- returns: grade int, check_name text, finding text, advice text
 WITH word AS ( -- for a shell

@@ -1,5 +1,5 @@
--- Does this server keep what it acknowledged, and has it room? synchronous_commit is not asked for: the library sets it for its own sessions, and
--- what other clients get cannot be told from one of these.
+-- Checks that the server keeps acknowledged commits, and its capacity. synchronous_commit is not checked: the
+-- library sets it for its own sessions, and the settings of other clients cannot be read here.
 -- params: none
 -- returns: grade int, check_name text, finding text, advice text
 WITH s AS (
@@ -39,7 +39,7 @@ SELECT CASE WHEN fsync = 'on' AND pages = 'on' THEN 0 ELSE 2 END, 'durability',
             ELSE 'Switch both on in postgresql.conf and reload. Otherwise a crash of the machine can destroy the database.' END
   FROM s
 UNION ALL
--- Where one is missing every commit waits, until somebody decides.
+-- If a standby is missing, every commit waits until an operator acts.
 SELECT CASE WHEN NOT sees THEN 1 WHEN standbys = 0 OR waiting > 0 THEN 2 ELSE 0 END, 'synchronous standby',
        CASE WHEN NOT sees THEN format('commits wait for synchronous_standby_names (%s); %s cannot see whether they are connected', names, current_user)
             ELSE format('commits wait for synchronous_standby_names (%s): %s connected, %s sessions have been waiting for more than 5 s', names, standbys, waiting) END,
@@ -59,7 +59,7 @@ SELECT CASE WHEN room - used < 3 THEN 2 WHEN room - used < room / 10 THEN 1 ELSE
             THEN 'Raise max_connections, start fewer workers, or use a pooler. A worker needs two connections, whatever its concurrency, and a reaper one.' ELSE '' END
   FROM s
 UNION ALL
-SELECT CASE WHEN n.used < 0.9 THEN 1 ELSE 2 END, 'notifications', -- as _may_notify()
+SELECT CASE WHEN n.used < 0.9 THEN 1 ELSE 2 END, 'notifications', -- the limit of _may_notify()
        format('the server''s notification queue is %s %% full%s', floor(n.used * 100), CASE WHEN n.used < 0.9 THEN '' ELSE ': workers are not woken up and find jobs by polling' END),
        'A listening session of some database keeps a transaction open. The server''s log names its pid. End it, with pg_signal_backend: SELECT pg_terminate_backend(pid).'
   FROM pg_notification_queue_usage() n (used) WHERE n.used >= 0.5

@@ -1,4 +1,4 @@
--- How large are the tables, and how much of them is dead? Are their indexes there? And which of the users' tables could no reaper serve?
+-- Sizes, dead rows and indexes of the tables, and users' tables that no reaper could serve.
 -- params: none
 -- returns: grade int, check_name text, finding text, advice text
 WITH s AS (SELECT t.* FROM pg_stat_user_tables t)

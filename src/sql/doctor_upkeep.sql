@@ -1,10 +1,10 @@
--- Does somebody reap, move the low-water marks, and bring delayed jobs in, and what is stuck? Reaping by cron is seldom, not absent: a reaper seen in the last five minutes is a note; what
--- is overdue while none is at work is bad at once.
+-- Checks reapers, low-water marks, delayed jobs and stuck jobs. With a reaper from cron, pauses are normal: a
+-- reaper in the last five minutes is a note. Overdue work without a running reaper is bad at once.
 -- params: none
 -- returns: grade int, check_name text, finding text, advice text
 WITH b AS (
     SELECT count(*) FILTER (WHERE at > clock_timestamp() - interval '30 s') AS alive, max(at) AS last
-      FROM pgwork.beats WHERE role = 'reaper' AND at <= clock_timestamp() -- what is to come was written before the clock was set back
+      FROM pgwork.beats WHERE role = 'reaper' AND at <= clock_timestamp() -- later times were written before the clock was set back
 ), late AS (
     -- Queue by queue, and with now(), which is not volatile, an index leads past the millions that may wait for their time.
     SELECT coalesce(sum(l.n), 0) AS n, min(l.oldest) AS oldest
