@@ -63,7 +63,7 @@ CREATE TABLE pgwork.live_job (
     lease_until timestamptz, created_at timestamptz NOT NULL DEFAULT pgwork._now(), queue integer NOT NULL,
     lane         smallint NOT NULL DEFAULT 1, -- 2 * priority + 1; 2 * priority while quarantined (its last holder died)
     n            integer NOT NULL DEFAULT 1,  -- jobs that are still in the row
-    attempt integer NOT NULL DEFAULT 0, max_attempts integer, lease_ms integer, -- NULL: as the queue says
+    attempt integer NOT NULL DEFAULT 0, max_attempts integer, lease_ms integer, -- NULL: that of the queue
     id bigint, last_id bigint, -- NULL while a single job lies at its first position, which is its id then
     kind text NOT NULL DEFAULT '', holder text, payload jsonb, body bytea, key text, error text, tags text[],
     ready_at     timestamptz, -- NULL: since created_at; otherwise it was delayed, or dead, until then

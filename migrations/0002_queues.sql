@@ -283,14 +283,14 @@ CREATE FUNCTION pgwork.absent(queues text[]) RETURNS text[]
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 RETURN ARRAY(SELECT n FROM unnest(queues) n WHERE NOT EXISTS (SELECT FROM pgwork.queue t WHERE t.name = n));
 
-COMMENT ON FUNCTION pgwork.queue_create IS 'Makes a queue; when it is there, sets what is given.';
-COMMENT ON FUNCTION pgwork.queue_set IS 'Changes settings of a queue; NULL leaves one as it is.';
-COMMENT ON FUNCTION pgwork.queue_pause IS 'No claims until queue_resume(); enqueues go on.';
-COMMENT ON FUNCTION pgwork.queue_drain IS 'No enqueues until queue_resume(); claims go on.';
-COMMENT ON FUNCTION pgwork.queue_resume IS 'Undoes queue_pause() and queue_drain().';
-COMMENT ON FUNCTION pgwork.queue_purge IS 'Deletes jobs by state, never leased ones. Returns how many.';
+COMMENT ON FUNCTION pgwork.queue_create IS 'Creates a queue, or changes the given settings of an existing one.';
+COMMENT ON FUNCTION pgwork.queue_set IS 'Changes settings of a queue; NULL leaves a setting unchanged.';
+COMMENT ON FUNCTION pgwork.queue_pause IS 'Stops claims until queue_resume(); enqueues go on.';
+COMMENT ON FUNCTION pgwork.queue_drain IS 'Stops enqueues until queue_resume(); claims go on.';
+COMMENT ON FUNCTION pgwork.queue_resume IS 'Allows claims and enqueues again.';
+COMMENT ON FUNCTION pgwork.queue_purge IS 'Deletes jobs by state, never leased ones. Returns their number.';
 COMMENT ON FUNCTION pgwork.queue_drop IS 'Removes a queue; refuses while it has jobs unless forced. Drain it first.';
 COMMENT ON FUNCTION pgwork.setting IS 'Reads a setting of the schema, or sets it.';
-COMMENT ON FUNCTION pgwork.idle IS 'This session waits: LISTEN first, claim once more then. Returns absent(queues).';
+COMMENT ON FUNCTION pgwork.idle IS 'Registers a waiter: LISTEN first, claim once after. Returns absent().';
 COMMENT ON FUNCTION pgwork.awake IS 'Undoes idle() for the same queues and slot.';
-COMMENT ON FUNCTION pgwork.absent IS 'Those of these queues that do not exist (yet): a claim does not say so.';
+COMMENT ON FUNCTION pgwork.absent IS 'Returns those of these queues that do not exist: a claim does not report it.';

@@ -412,4 +412,4 @@ END $$;
 
 COMMENT ON FUNCTION pgwork.enqueue IS 'Adds a job in your transaction. outcome: new, exists, replaced or repeated.';
 COMMENT ON FUNCTION pgwork.enqueue_many IS 'Adds many jobs at once, all or none; a row for each in order.';
-COMMENT ON FUNCTION pgwork.cancel IS 'Removes waiting jobs (cancelled), asks holders to stop (requested); else gone.';
+COMMENT ON FUNCTION pgwork.cancel IS 'Removes waiting jobs (cancelled), asks holders to stop (requested); or gone.';

@@ -277,8 +277,8 @@ BEGIN
     RETURN QUERY SELECT * FROM pgwork._give_back(queue, ids, tokens, 'release', NULL, NULL);
 END $$;
 
-COMMENT ON FUNCTION pgwork.complete IS 'Finishes jobs. Returns the refused: stale or gone. If any, roll back.';
+COMMENT ON FUNCTION pgwork.complete IS 'Completes jobs. Returns refused jobs: stale or gone. If any, roll back.';
 COMMENT ON FUNCTION pgwork.extend IS 'Makes leases end lease_ms from now. status: ok, cancel, locked, stale or gone.';
-COMMENT ON FUNCTION pgwork.fail IS 'Failed: again later, or a dead letter. Returns the refused.';
-COMMENT ON FUNCTION pgwork.snooze IS 'Not now: again after delay_ms, no attempt charged. Returns the refused.';
-COMMENT ON FUNCTION pgwork.release IS 'Not started: ready again, behind what waits, uncharged. Returns the refused.';
+COMMENT ON FUNCTION pgwork.fail IS 'Fails jobs: retried later, or dead letters. Returns refused jobs.';
+COMMENT ON FUNCTION pgwork.snooze IS 'Delays jobs by delay_ms; no attempt is counted. Returns refused jobs.';
+COMMENT ON FUNCTION pgwork.release IS 'Requeues jobs behind waiting ones; no attempt is counted. Returns refused jobs.';

@@ -470,12 +470,12 @@ BEGIN
     END IF;
 END $$;
 
-COMMENT ON FUNCTION pgwork.set_aside IS 'Puts aside ready jobs that no claim can return. How many rows.';
+COMMENT ON FUNCTION pgwork.set_aside IS 'Sets ready jobs aside that no claim can return. Returns the number of rows.';
 COMMENT ON FUNCTION pgwork.reap IS 'Requeues jobs of expired leases (returned), or makes them dead letters (died).';
-COMMENT ON FUNCTION pgwork.promote IS 'Makes delayed jobs ready whose time has come; next_ms: until the next one.';
-COMMENT ON FUNCTION pgwork.prune IS 'Deletes what is no longer kept: finished jobs, operation ids, unique keys.';
+COMMENT ON FUNCTION pgwork.promote IS 'Makes due delayed jobs ready; next_ms: time until the next one.';
+COMMENT ON FUNCTION pgwork.prune IS 'Deletes finished jobs, operation ids and unique keys after their retention.';
 COMMENT ON FUNCTION pgwork.beat IS 'A heartbeat of a reaper, for the doctor.';
 COMMENT ON FUNCTION pgwork.compact IS 'Gives live_job a new file without its dead rows; not under an older snapshot.';
-COMMENT ON FUNCTION pgwork.redrive IS 'Dead letters back to ready, with a fresh count of attempts.';
-COMMENT ON FUNCTION pgwork.reschedule IS 'Gives delayed jobs another time: run_at, or delay_ms from now, or at once.';
+COMMENT ON FUNCTION pgwork.redrive IS 'Makes dead letters ready again, with a fresh count of attempts.';
+COMMENT ON FUNCTION pgwork.reschedule IS 'Moves delayed jobs to run_at, or delay_ms from now, or makes them ready.';
 COMMENT ON FUNCTION pgwork.dead_purge IS 'Deletes dead letters: by id, by kind, or all.';

@@ -1,7 +1,7 @@
 -- 0009: named locks, each acquisition with a fencing number.
 --
 -- The lock itself is an advisory lock of the server, so it ends with its session (or transaction),
--- whatever becomes of the process that took it. Its 64-bit key is made of the name by a rule that any
+-- even if the process that took it is killed. Its 64-bit key is made of the name by a rule that any
 -- language can follow:
 --
 --   key = the first 8 bytes, big-endian and signed, of
@@ -465,14 +465,14 @@ END $$;
 
 COMMENT ON TABLE pgwork.named_lock IS 'Which name owns a lock key, and the fencing number of its last acquisition.';
 COMMENT ON FUNCTION pgwork.lock_key(text) IS 'The advisory lock of a name: first 8 bytes of sha256(pgwork-lock, 0, schema, 0, name). pg_advisory_lock(lock_key(...)) excludes the same holders, but draws no fencing number.';
-COMMENT ON FUNCTION pgwork.lock_acquire(text, boolean, bigint) IS 'Takes a lock for this session and returns its fencing number; NULL: held by somebody else for timeout_ms (0: try, up to 500). Not inside BEGIN: a ROLLBACK would undo the number and keep the lock. A session gets its own lock again, as with pg_advisory_lock(), and keeps what it had when that fails; but under a new number, and the one before is stale.';
-COMMENT ON FUNCTION pgwork.lock_acquire_xact(text, boolean, bigint) IS 'As lock_acquire(), for the running transaction: released by COMMIT or ROLLBACK. The one to use behind a pooler in transaction mode. A transaction that takes it again gets the same number. Its number counts once committed: hand it to nothing outside of the database before.';
-COMMENT ON FUNCTION pgwork.lock_queue(text, boolean, boolean, bigint, integer, boolean, boolean) IS 'One turn of a wait for a lock that holds no snapshot for long: call it again with the place that it returns, until fence is not NULL; with last, that turn is the last one. For clients: lock_acquire() waits in one statement, and so for 500 ms at most.';
+COMMENT ON FUNCTION pgwork.lock_acquire(text, boolean, bigint) IS 'Takes a lock for this session and returns its fencing number; NULL: another session held it for timeout_ms (0: try, up to 500). Not inside BEGIN: a ROLLBACK would undo the number and keep the lock. A session may take its own lock again, as with pg_advisory_lock(). It then has a new number, and the old one is stale. If that fails, it keeps its earlier locks.';
+COMMENT ON FUNCTION pgwork.lock_acquire_xact(text, boolean, bigint) IS 'As lock_acquire(), for the running transaction: released by COMMIT or ROLLBACK. Use it behind a pooler in transaction mode. A transaction that takes it again gets the same number. The number counts after the commit: do not pass it to anything outside the database before.';
+COMMENT ON FUNCTION pgwork.lock_queue(text, boolean, boolean, bigint, integer, boolean, boolean) IS 'One step of a wait for a lock that holds no snapshot for long: call it again with the place that it returns, until fence is not NULL. last: no step follows. For clients: lock_acquire() waits in one statement, so for 500 ms at most.';
 COMMENT ON PROCEDURE pgwork.lock_wait(text, boolean, bigint, bigint) IS 'As lock_acquire(), but waits for timeout_ms (-1: without limit) in many short transactions, so that CREATE INDEX CONCURRENTLY under the lock ends. Not inside BEGIN.';
 COMMENT ON FUNCTION pgwork.lock_release(text, boolean) IS 'Releases this session''s lock; false: it was not held.';
-COMMENT ON FUNCTION pgwork.lock_forget(text) IS 'Releases whatever this session holds of the lock; true: something was held. For clients whose lock_acquire() failed halfway.';
-COMMENT ON FUNCTION pgwork.lock_break(text) IS 'Ends the sessions that hold the lock, and makes their fencing number stale. Returns how many sessions were ended. Needs pg_signal_backend for the owner of the schema.';
-COMMENT ON FUNCTION pgwork.fence_ok(text, bigint) IS 'Is this still the number of the lock''s last acquisition? If so, it stays so until the transaction ends: the next acquisition waits. When false, roll back.';
-COMMENT ON FUNCTION pgwork.lock_is_free(text) IS 'Does nobody hold the lock, exclusive or shared? Known for the moment only.';
-COMMENT ON FUNCTION pgwork.lock_list(text) IS 'Who holds and who waits, for one lock, or for all whose first acquisition is committed.';
-COMMENT ON FUNCTION pgwork.lock_prune(bigint, integer) IS 'Forgets names that nobody holds and whose number was drawn so long ago (a week): shared holders that follow each other draw one only. Returns how many. Numbers go on growing when such a name comes back; those of before are stale.';
+COMMENT ON FUNCTION pgwork.lock_forget(text) IS 'Releases all that this session holds of the lock; true: it held something. For clients whose lock_acquire() failed halfway.';
+COMMENT ON FUNCTION pgwork.lock_break(text) IS 'Ends the sessions that hold the lock, and makes their fencing number stale. Returns the number of sessions. Needs pg_signal_backend for the owner of the schema.';
+COMMENT ON FUNCTION pgwork.fence_ok(text, bigint) IS 'Whether this is still the number of the lock''s last acquisition. If true, it stays true until the transaction ends, because the next acquisition waits. If false, roll back.';
+COMMENT ON FUNCTION pgwork.lock_is_free(text) IS 'Whether no session holds the lock, exclusive or shared. The answer may change at once.';
+COMMENT ON FUNCTION pgwork.lock_list(text) IS 'Holders and waiters of one lock, or of all whose first acquisition is committed.';
+COMMENT ON FUNCTION pgwork.lock_prune(bigint, integer) IS 'Deletes names that no session holds and whose number is older than the limit (a week); consecutive shared holders draw one number only. Returns their number. If such a name is used again, its numbers continue above the old ones, which are stale.';

@@ -495,5 +495,5 @@ BEGIN
     END LOOP;
 END $$;
 
-COMMENT ON FUNCTION pgwork.cron_next(text, text, timestamptz, timestamptz) IS 'The first time after `after` at which an expression comes in a zone; anchor: the phase of @every.';
-COMMENT ON FUNCTION pgwork.cron_times(text, text, integer, timestamptz, timestamptz) IS 'The next n times of an expression, and what a clock in the zone shows then.';
+COMMENT ON FUNCTION pgwork.cron_next(text, text, timestamptz, timestamptz) IS 'The first time after `after` that matches an expression in a zone; anchor: the phase of @every.';
+COMMENT ON FUNCTION pgwork.cron_times(text, text, integer, timestamptz, timestamptz) IS 'The next n times of an expression, and the local times in the zone.';

@@ -115,10 +115,10 @@ $$;
 
 COMMENT ON TABLE pgwork.leased_table IS 'Tables of the users'' whose expired leases the reapers free.';
 COMMENT ON TABLE pgwork.table_operation IS 'Operation ids of optimistic writes, so that none is applied twice; kept as long as op_retention_ms says.';
-COMMENT ON FUNCTION pgwork.table_operation(uuid, uuid) IS 'Notes an operation id in the transaction that writes; fails (23505) when it is there already. With spent it is one that nobody will come back with, and the one of these named by spent (which need not be there) is forgotten.';
-COMMENT ON FUNCTION pgwork.table_applied(uuid) IS 'Has the transaction that noted this operation id committed?';
-COMMENT ON FUNCTION pgwork.table_prune(integer) IS 'Deletes operation ids that are no longer kept; how many.';
-COMMENT ON FUNCTION pgwork.table_register(text, text, text[], text, text, text) IS 'Has the reapers free the expired rows of a table. They do it with their own rights, and the table''s triggers and functions run with these: register only tables whose owner may have them. They leave it alone once it has another one. A role that may call this can get the rights of the reapers, with a table of its own.';
-COMMENT ON FUNCTION pgwork.table_unregister(text, text) IS 'The reapers leave the table alone; false: they did so before.';
-COMMENT ON FUNCTION pgwork.table_list() IS 'The registered tables, and what the reapers have to say about them.';
-COMMENT ON FUNCTION pgwork.table_reaped(text, text, bigint, text, bigint) IS 'What a reaper notes after its pass over a table; true: an error that was not known. None comes back to it for rest_ms, an hour at most.';
+COMMENT ON FUNCTION pgwork.table_operation(uuid, uuid) IS 'Stores an operation id in the transaction that writes; fails (23505) if it exists. With spent the id will not be repeated, and the earlier such id named by spent, if it exists, is deleted.';
+COMMENT ON FUNCTION pgwork.table_applied(uuid) IS 'Whether the transaction that stored this operation id has committed.';
+COMMENT ON FUNCTION pgwork.table_prune(integer) IS 'Deletes operation ids after their retention. Returns their number.';
+COMMENT ON FUNCTION pgwork.table_register(text, text, text[], text, text, text) IS 'Lets the reapers free expired rows of a table. The table''s triggers and functions run with the rights of the reapers: register only tables whose owner may have these. If the owner changes, the reapers skip the table. A role that may call this can get the rights of the reapers through a table of its own.';
+COMMENT ON FUNCTION pgwork.table_unregister(text, text) IS 'Stops the reapers from serving the table; false: it was not registered.';
+COMMENT ON FUNCTION pgwork.table_list() IS 'The registered tables, and the last error of a reaper.';
+COMMENT ON FUNCTION pgwork.table_reaped(text, text, bigint, text, bigint) IS 'Records the result of a reaper''s pass over a table; true: an error that was not known. Reapers skip the table for rest_ms, an hour at most.';

@@ -616,18 +616,18 @@ END $$;
 
 COMMENT ON VIEW pgwork.schedules IS 'Schedules: what they make, when next, and what went wrong.';
 COMMENT ON VIEW pgwork.ticks IS 'Ticks that were decided, the newest of each schedule.';
-COMMENT ON FUNCTION pgwork.maintain(integer) IS 'cron_tick(), promote(), reap(), prune() and the low-water marks as far as each is due; call it again after next_ms, each time in a transaction of its own. stuck: jobs that could not be moved, each reported once.';
+COMMENT ON FUNCTION pgwork.maintain(integer) IS 'cron_tick(), promote(), reap(), prune() and the low-water marks as far as each is due. Call it again after next_ms, each time in its own transaction. stuck: jobs that could not be moved, each reported once.';
 COMMENT ON FUNCTION pgwork.cron_create(text, text, text, text, jsonb, text, bytea, integer, integer, bigint, text[], text, text, integer, bigint, bigint, bigint) IS
     'Makes a schedule; when it is there, makes it what is said. Without a queue its ticks are for cron_claim(). Returns its next time (NULL: paused); that stays when expression and zone do.';
-COMMENT ON FUNCTION pgwork.cron_pause(text) IS 'No more ticks until cron_resume(); one that is held goes on.';
-COMMENT ON FUNCTION pgwork.cron_resume(text) IS 'Ends a pause. Planned afresh: what fell into the pause is not made up for.';
+COMMENT ON FUNCTION pgwork.cron_pause(text) IS 'Stops ticks until cron_resume(); a held tick goes on.';
+COMMENT ON FUNCTION pgwork.cron_resume(text) IS 'Ends a pause. Ticks that were due during the pause are lost.';
 COMMENT ON FUNCTION pgwork.cron_rename(text, text) IS 'Changes the name and nothing else.';
 COMMENT ON FUNCTION pgwork.cron_drop(text) IS 'Removes a schedule; the token of a held tick is stale.';
-COMMENT ON FUNCTION pgwork.cron_run(text) IS 'A tick out of turn, now: enqueues its job and returns the id; of a schedule without a queue the next cron_claim() gets it, one however often it was asked for till then, and NULL is returned.';
-COMMENT ON FUNCTION pgwork.cron_tick(integer) IS 'Enqueues the jobs of everything due; any number may call it at once. Part of maintain(). next_ms: call it again by then, NULL: no schedule.';
+COMMENT ON FUNCTION pgwork.cron_run(text) IS 'Makes a tick now: enqueues its job and returns the id. Without a queue it returns NULL, and the next cron_claim() gets one tick, however often this was called.';
+COMMENT ON FUNCTION pgwork.cron_tick(integer) IS 'Enqueues the jobs of all due ticks. Concurrent calls are safe. Part of maintain(). next_ms: when to call it again; NULL: no schedule.';
 COMMENT ON FUNCTION pgwork.cron_claim(text, text[]) IS
     'Gives a due tick to a node, until the schedule''s timeout; schedule is NULL when there is none, and next_ms says when to ask again, a minute at most. Commit before the work: until then no other node can have a tick of that schedule.';
-COMMENT ON FUNCTION pgwork.cron_extend(uuid, bigint) IS 'Still at it: the new end; NULL: the tick was given to another node.';
-COMMENT ON FUNCTION pgwork.cron_finish(uuid, text) IS 'The tick is over, well or with an error. Well: an error of the schedule is over, too. False: it was given to another node.';
-COMMENT ON FUNCTION pgwork.cron_break(text) IS 'Takes a held tick away from its node, whose token is stale from then on; another may claim it at once. Plans and decisions of a clock that was ahead are forgotten. False: no tick was held.';
-COMMENT ON FUNCTION pgwork.cron_release(uuid) IS 'Not started after all: for another node at once. False: it was given to another already.';
+COMMENT ON FUNCTION pgwork.cron_extend(uuid, bigint) IS 'Extends the timeout of a tick, and returns its end; NULL: another node has the tick.';
+COMMENT ON FUNCTION pgwork.cron_finish(uuid, text) IS 'Finishes a tick, with or without an error. Without one, an error of the schedule is cleared. False: another node has the tick.';
+COMMENT ON FUNCTION pgwork.cron_break(text) IS 'Takes a held tick from its node and makes the token stale, so that another node may claim it at once. Discards times that were planned by a clock that was ahead. False: no tick was held.';
+COMMENT ON FUNCTION pgwork.cron_release(uuid) IS 'Releases a tick for another node. False: another node has it.';

@@ -22,7 +22,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT string_agg(checksum, ',' ORDER BY number) FROM pgwork.migration WHERE number > 0
 $$;
 
-COMMENT ON FUNCTION pgwork.checksums() IS 'Checksums of the migrations applied, in their order, with commas between: clients compare them with their own.';
+COMMENT ON FUNCTION pgwork.checksums() IS 'Checksums of the applied migrations, in their order, with commas between. Clients compare them with their own.';
 
 -- All grants, from nothing. Call it again after a restore into another cluster, or when a role was created later.
 -- From nothing, because the role that creates the schema may have default privileges that allow others too much.

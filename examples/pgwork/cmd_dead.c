@@ -153,7 +153,7 @@ static int dead_purge(cli *c, int argc, char **argv)
         if (st >= 0 && deleted < (int64_t)n) {
             code =
                 cli_ids_not(kind || older_ms >= 0 ? "matching dead letter" : "dead letter", a.at[0],
-                            ids, n, deleted, "`pgwork show ID` shows what became of a job");
+                            ids, n, deleted, "`pgwork show ID` shows the state of a job");
         }
         code = cli_finish(code);
     }

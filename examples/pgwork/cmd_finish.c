@@ -251,10 +251,10 @@ int cmd_extend(cli *c, int argc, char **argv)
     static const usage use = {
         .synopsis = FINISH_SYNOPSIS("extend", " [--lease TIME]"),
         .about = "Extends the leases of claimed jobs. Ends with 7 when all were extended, but\n"
-                 "somebody cancelled one of them: stop, and finish it.",
+                 "one of them was cancelled: stop, and finish it.",
         .more = FINISH_MORE
         "\nlocked: another transaction holds the row, try again (also ends with 1).\n"
-        "cancel: extended, but somebody cancelled the job.",
+        "cancel: extended, but the job was cancelled.",
         .min = 1,
         .max = -1,
         .missing = "QUEUE",

@@ -36,10 +36,9 @@ int cmd_retry(cli *c, int argc, char **argv)
         if (c->json) out_number("moved", moved);
         cli_say(c, "%" PRId64 " of %zu dead letters made ready", moved, n);
         if (moved < (int64_t)n) {
-            code =
-                cli_ids_not("dead letter", a.at[0], ids, n, moved,
-                            "`pgwork show ID` shows what became of a job; `pgwork reschedule` is "
-                            "for delayed jobs");
+            code = cli_ids_not("dead letter", a.at[0], ids, n, moved,
+                               "`pgwork show ID` shows the state of a job; `pgwork reschedule` is "
+                               "for delayed jobs");
         }
     }
     free(ids);

@@ -82,7 +82,7 @@ static int overview(void)
         "  4  the database or the schema is missing, or has another version\n"
         "  5  the role lacks a right, or the server is read-only or behind a pooler\n"
         "  6  the answer was lost: it may have been applied\n"
-        "  7  extended, but somebody cancelled the job\n"
+        "  7  extended, but the job was cancelled\n"
         "  8  any other error: of the server, out of memory, output not written\n"
         "  74        lock, sem run: lost while the command ran\n"
         "  75        lock, sem run, sem acquire: not obtained; sem extend, sem release: not now\n"

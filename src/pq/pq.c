@@ -424,7 +424,7 @@ static bool pq_try_again(pgw *h)
     } else if (strcmp(sqlstate, "26000") != 0 && strcmp(sqlstate, "0A000") != 0) {
         return false;
     }
-    PGW__LOG(h->log, PGW_LOG_INFO, "pq", "%s: to be prepared anew after %s", op->name, sqlstate);
+    PGW__LOG(h->log, PGW_LOG_INFO, "pq", "%s: will be prepared again after %s", op->name, sqlstate);
     h->generation++;
     memset(h->prepared, 0, sizeof(h->prepared));
     if (!op->commits || op->halting != PGW_OK) return false;
