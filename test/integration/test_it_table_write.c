@@ -138,8 +138,10 @@ void test_what_may_not_be_written_is_named(void)
 {
     static const struct {
         const char *column, *words;
-    } bad[] = {
-        {"nope", "does not exist"}, {"v", "has a role"}, {"twice", "is generated"}, {NULL, "column"}};
+    } bad[] = {{"nope", "does not exist"},
+               {"v", "has a role"},
+               {"twice", "is generated"},
+               {NULL, "column"}};
 
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         TEST_ASSERT_EQUAL(
