@@ -11,10 +11,10 @@ pgw_status pgw__ask_number(pgw *h, int64_t *number, pgw__sql sql,
                            const pgw__param *params); /* a write; number may be NULL */
 pgw_status pgw__ask_flag(pgw *h, bool *flag, pgw__sql sql, const pgw__param *params,
                          unsigned flags); /* true or false; flags as of a pgw__call */
-/* The same in batches, for all that exists at the start, or for `most` (0: all). Each batch is one
- * transaction unless one is open. Ends if nothing is left, or the handle is asked to stop. The
- * statement has two more parameters than `params`: the limit of the batch, and the age in ms of
- * the start. *number: the sum so far, also on failure. */
+/* The same in batches, for all that exists at the start, or for `most` (or PGW_UNLIMITED). Each
+ * batch is one transaction unless one is open. Ends if nothing is left, or the handle is asked to
+ * stop. The statement has two more parameters than `params`: the limit of the batch, and the age
+ * in ms of the start. *number: the sum so far, also on failure. */
 pgw_status pgw__ask_in_pieces(pgw *h, int64_t *number, int64_t most, pgw__sql sql,
                               const pgw__param *params);
 /* The same from id to id, so that nothing is processed twice. The statement also returns the last
