@@ -115,16 +115,8 @@ BEGIN
     IF NOT FOUND THEN PERFORM pgwork._queue(queue); END IF; -- it is so already, unless there is none
 END $$;
 
-CREATE FUNCTION pgwork.queue_pause(queue text) RETURNS void
-LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp RETURN pgwork._set_state(queue, true, NULL);
 CREATE FUNCTION pgwork.queue_drain(queue text) RETURNS void
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp RETURN pgwork._set_state(queue, NULL, true);
-CREATE FUNCTION pgwork.queue_resume(queue text) RETURNS void
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-BEGIN
-    PERFORM pgwork._set_state(queue, false, false), pgwork._wake(queue, 256);
-END $$;
-
 -- The time so long ago; infinity: whenever it was.
 CREATE FUNCTION pgwork._before(older_than_ms bigint) RETURNS timestamptz LANGUAGE plpgsql AS $$
 BEGIN
@@ -173,7 +165,7 @@ END $$;
 
 -- The tables whose rows belong to a queue.
 CREATE FUNCTION pgwork._places() RETURNS text[] LANGUAGE sql IMMUTABLE
-RETURN '{live_job,delayed_job,dead_job,done_job,cancel_request,unique_key,operation,mark}'::text[];
+RETURN '{live_job,delayed_job,dead_job,done_job,cancel_request,unique_key,operation,mark,hold}'::text[];
 
 CREATE FUNCTION pgwork.queue_drop(queue text, force boolean DEFAULT false) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -285,9 +277,7 @@ RETURN ARRAY(SELECT n FROM unnest(queues) n WHERE NOT EXISTS (SELECT FROM pgwork
 
 COMMENT ON FUNCTION pgwork.queue_create IS 'Makes a queue; when it is there, sets what is given.';
 COMMENT ON FUNCTION pgwork.queue_set IS 'Changes settings of a queue; NULL leaves one as it is.';
-COMMENT ON FUNCTION pgwork.queue_pause IS 'No claims until queue_resume(); enqueues go on.';
 COMMENT ON FUNCTION pgwork.queue_drain IS 'No enqueues until queue_resume(); claims go on.';
-COMMENT ON FUNCTION pgwork.queue_resume IS 'Undoes queue_pause() and queue_drain().';
 COMMENT ON FUNCTION pgwork.queue_purge IS 'Deletes jobs by state, never leased ones. Returns how many.';
 COMMENT ON FUNCTION pgwork.queue_drop IS 'Removes a queue; refuses while it has jobs unless forced. Drain it first.';
 COMMENT ON FUNCTION pgwork.setting IS 'Reads a setting of the schema, or sets it.';

@@ -611,12 +611,12 @@ DECLARE
 BEGIN
     SELECT t.next_ms INTO due_ms FROM pgwork.cron_tick(batch) t;
     SELECT m.reaped, m.died, m.promoted, m.pruned, m.next_ms, m.stuck INTO reaped, died, promoted, pruned, next_ms, stuck FROM pgwork._maintain_jobs(batch) m;
-    next_ms := least(next_ms, due_ms);
+    next_ms := least(next_ms, due_ms, (pgwork._end_holds(NULL)).next_ms);
 END $$;
 
 COMMENT ON VIEW pgwork.schedules IS 'Schedules: what they make, when next, and what went wrong.';
 COMMENT ON VIEW pgwork.ticks IS 'Ticks that were decided, the newest of each schedule.';
-COMMENT ON FUNCTION pgwork.maintain(integer) IS 'cron_tick(), promote(), reap(), prune() and the low-water marks as far as each is due; call it again after next_ms, each time in a transaction of its own. stuck: jobs that could not be moved, each reported once.';
+COMMENT ON FUNCTION pgwork.maintain(integer) IS 'cron_tick(), promote(), reap(), prune(), the ends of holds and the low-water marks as far as each is due; call it again after next_ms, each time in a transaction of its own. stuck: jobs that could not be moved, each reported once.';
 COMMENT ON FUNCTION pgwork.cron_create(text, text, text, text, jsonb, text, bytea, integer, integer, bigint, text[], text, text, integer, bigint, bigint, bigint) IS
     'Makes a schedule; when it is there, makes it what is said. Without a queue its ticks are for cron_claim(). Returns its next time (NULL: paused); that stays when expression and zone do.';
 COMMENT ON FUNCTION pgwork.cron_pause(text) IS 'No more ticks until cron_resume(); one that is held goes on.';
