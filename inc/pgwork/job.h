@@ -374,6 +374,26 @@ PGW_API pgw_status pgw_fail(pgw *h, const char *queue, const pgw_ref *refs, size
 PGW_API pgw_status pgw_snooze(pgw *h, const char *queue, const pgw_ref *refs, size_t n,
                               int64_t delay_ms, pgw_status *outcomes);
 /**
+ * Postpones jobs and holds their queue, in one transaction: no job of the queue is claimed until
+ * the time is over. For a service that says "too many requests, come again in 30 s". No attempt is
+ * charged.
+ *
+ * @param h         the handle
+ * @param queue     their queue
+ * @param refs      jobs and tokens
+ * @param n         1..10000
+ * @param for_ms    from now, up to ten years. If the queue is held for longer, that stays.
+ * @param reason    for operators, copied, cut at 1,000 bytes; NULL: none
+ * @param outcomes  array of n, or NULL: see above
+ * @returns as pgw_complete(), and
+ * - PGW_ELOCKED: a transaction that stays open has changed the queue; nothing was done
+ * @note If all jobs are refused, the queue is not held. pgw_queue_unhold() ends a hold.
+ *
+ *     if (getenv("TOO_MANY")) pgw_hold(h, "images", &ref, 1, 30000, "429 from the API", NULL);
+ */
+PGW_API pgw_status pgw_hold(pgw *h, const char *queue, const pgw_ref *refs, size_t n,
+                            int64_t for_ms, const char *reason, pgw_status *outcomes);
+/**
  * Returns jobs that were not started: they are ready again, behind what waits in their priority. No
  * attempt is charged.
  *

@@ -76,6 +76,39 @@ PGW_API pgw_status pgw_queue_pause(pgw *h, const char *queue);
 PGW_API pgw_status pgw_queue_drain(pgw *h, const char *queue);
 PGW_API pgw_status pgw_queue_resume(pgw *h, const char *queue);
 /**
+ * Holds a queue: no claims until a time. A handler holds the queue of its job with pgw_hold() or
+ * PGW_VERDICT_HOLD. A hold and a pause are independent: a queue that was paused, before the hold or
+ * during it, is still paused when the hold ends. Running jobs go on.
+ *
+ * @param h         the handle
+ * @param queue     its name
+ * @param for_ms    from now, 1 ms to ten years; 0: until @p until_us
+ * @param until_us  microseconds since 1970, server's clock; 0: for @p for_ms
+ * @param reason    for operators, copied, cut at 1,000 bytes; NULL: none
+ * @returns
+ * - PGW_OK: held, until then or longer. The latest end counts.
+ * - PGW_ENOTFOUND
+ * - PGW_ELOCKED: a transaction that stays open has changed the queue
+ * @note A reaper ends it in time. Without one, the next claim does.
+ *
+ *     pgw_queue_hold(h, "mail", 60000, 0, "the mail server is down");
+ *     if (pgw_queue_unhold(h, "mail") == PGW_OUTCOME_EMPTY) puts("it was not held");
+ */
+PGW_API pgw_status pgw_queue_hold(pgw *h, const char *queue, int64_t for_ms, int64_t until_us,
+                                  const char *reason);
+/**
+ * Ends a hold now.
+ *
+ * @param h      the handle
+ * @param queue  its name
+ * @returns
+ * - PGW_OK
+ * - PGW_OUTCOME_EMPTY: it was not held
+ * - PGW_ENOTFOUND
+ * - PGW_ELOCKED: a transaction that stays open has changed the queue
+ */
+PGW_API pgw_status pgw_queue_unhold(pgw *h, const char *queue);
+/**
  * Deletes jobs in a state that are there when it begins; never leased ones.
  *
  * @param h        the handle
@@ -141,6 +174,8 @@ typedef struct pgw_queue_info {
     bool paused, draining;
     const pgw_queue_opts *opts; /* all are set */
     const pgw_depth *depth;
+    int64_t held_until_us;   /* server's clock; 0: not held */
+    const char *hold_reason; /* NULL: none */
 } pgw_queue_info;
 /**
  * Lists queues by name, with their settings and counts.

@@ -173,6 +173,18 @@ pgw_status pgw_snooze(pgw *h, const char *queue, const pgw_ref *refs, size_t n, 
     return st == PGW_OK ? finish(h, PGW__SQL_JOB_SNOOZE, outcomes, queue, refs, n, extra) : st;
 }
 
+pgw_status pgw_hold(pgw *h, const char *queue, const pgw_ref *refs, size_t n, int64_t for_ms,
+                    const char *reason, pgw_status *outcomes)
+{
+    char words[PGW__HOLD_REASON_MAX + 1];
+    const pgw__param extra[] = {P_INT8(for_ms), P_TEXT(reason != NULL ? words : NULL), P_END};
+    pgw_status st = finish_check(h, outcomes, queue, "refs", refs, n);
+
+    if (st == PGW_OK) st = pgw__check_int(h, "for_ms", for_ms, 1, PGW__DELAY_MAX_MS);
+    if (st == PGW_OK && reason != NULL) pgw__text_mend(words, sizeof(words), reason);
+    return st == PGW_OK ? finish(h, PGW__SQL_JOB_HOLD, outcomes, queue, refs, n, extra) : st;
+}
+
 pgw_status pgw_release(pgw *h, const char *queue, const pgw_ref *refs, size_t n,
                        pgw_status *outcomes)
 {

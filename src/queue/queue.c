@@ -84,6 +84,37 @@ pgw_status pgw_queue_resume(pgw *h, const char *queue)
     return queue_switch(h, PGW__SQL_QUEUE_RESUME, queue);
 }
 
+pgw_status pgw_queue_hold(pgw *h, const char *queue, int64_t for_ms, int64_t until_us,
+                          const char *reason)
+{
+    char words[PGW__HOLD_REASON_MAX + 1];
+    const pgw__param params[] = {
+        P_TEXT(queue),
+        P_TIME_OR_NULL(until_us, until_us == 0),
+        P_INT8_OR_NULL(for_ms, until_us != 0),
+        P_TEXT(reason != NULL ? words : NULL),
+        P_END,
+    };
+    pgw_status st = pgw__check_queue(h, queue);
+
+    if (st == PGW_OK) st = pgw__check_int(h, "until_us", until_us, 0, INT64_MAX);
+    if (st == PGW_OK)
+        st = pgw__check_int(h, "for_ms", for_ms, until_us == 0,
+                            until_us == 0 ? PGW__DELAY_MAX_MS : 0);
+    if (st == PGW_OK && reason != NULL) pgw__text_mend(words, sizeof(words), reason);
+    return st == PGW_OK ? pgw__ask(h, PGW__SQL_QUEUE_HOLD, params) : st;
+}
+
+pgw_status pgw_queue_unhold(pgw *h, const char *queue)
+{
+    bool held = false;
+    const pgw__param params[] = {P_TEXT(queue), P_END};
+    pgw_status st = pgw__check_queue(h, queue);
+
+    if (st == PGW_OK) st = pgw__ask_flag(h, &held, PGW__SQL_QUEUE_UNHOLD, params, PGW__WRITES);
+    return st == PGW_OK && !held ? PGW_OUTCOME_EMPTY : st;
+}
+
 /* ---- the end of jobs and queues ---- */
 
 static pgw_status queue_purge(pgw *h, int64_t *deleted, const char *queue, const char *state)
@@ -168,7 +199,8 @@ typedef struct queue_each {
     void *arg;
 } queue_each;
 
-/* Columns: name, paused, draining, the settings and the depth in the order of their structs. */
+/* Columns: name, paused, draining, the settings and the depth in the order of their structs, the
+ * hold. */
 static pgw_status queue_read_each(pgw *h, const pgw__rows *rows, void *ctx)
 {
     const queue_each *each = ctx;
@@ -192,6 +224,8 @@ static pgw_status queue_read_each(pgw *h, const pgw__rows *rows, void *ctx)
         opts.max_bytes = (int)pgw__rows_int(rows, row, 8);
         opts.notify = (int)pgw__rows_int(rows, row, 9);
         queue_depth_from(&depth, rows, row, 10);
+        info.held_until_us = pgw__rows_null(rows, row, 16) ? 0 : pgw__rows_time_us(rows, row, 16);
+        info.hold_reason = pgw__rows_text(rows, row, 17, NULL);
         stop = each->fn(&info, each->arg);
     }
     return count > 0 ? PGW_OK : PGW_OUTCOME_EMPTY;

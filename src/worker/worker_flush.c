@@ -200,8 +200,11 @@ static pgw_status flush_send(pgw_worker *w, size_t from, size_t n)
         return pgw_complete(w->loop.h, queue, refs,
                             t->output != NULL ? w->flush.outputs + from : NULL, n, outcomes);
     case PGW_VERDICT_SNOOZE:
+    case PGW_VERDICT_HOLD:
         if (delay_ms < 0) delay_ms = FLUSH_SNOOZE_MS;
         if (delay_ms > PGW__DELAY_MAX_MS) delay_ms = PGW__DELAY_MAX_MS;
+        if (t->verdict == PGW_VERDICT_HOLD && delay_ms > 0)
+            return pgw_hold(w->loop.h, queue, refs, n, delay_ms, t->error, outcomes);
         return pgw_snooze(w->loop.h, queue, refs, n, delay_ms, outcomes);
     case PGW_VERDICT_RELEASE: return pgw_release(w->loop.h, queue, refs, n, outcomes);
     case PGW_VERDICT_RETRY:
@@ -404,7 +407,8 @@ static bool flush_kills(const pgw_task *t)
 static bool flush_is_failure(const pgw_task *t)
 {
     return t->verdict != PGW_VERDICT_DONE && t->verdict != PGW_VERDICT_SNOOZE &&
-           t->verdict != PGW_VERDICT_RELEASE && t->verdict != PGW_VERDICT_SETTLED;
+           t->verdict != PGW_VERDICT_HOLD && t->verdict != PGW_VERDICT_RELEASE &&
+           t->verdict != PGW_VERDICT_SETTLED;
 }
 
 static void flush_tell_failure(const pgw_worker *w, const pgw_task *t)
@@ -425,7 +429,8 @@ static void flush_count(pgw_worker *w, const pgw_task *t)
     }
     switch (t->verdict) {
     case PGW_VERDICT_DONE: atomic_fetch_add(&w->n.completed, 1); break;
-    case PGW_VERDICT_SNOOZE: atomic_fetch_add(&w->n.snoozed, 1); break;
+    case PGW_VERDICT_SNOOZE:
+    case PGW_VERDICT_HOLD: atomic_fetch_add(&w->n.snoozed, 1); break;
     case PGW_VERDICT_RELEASE: atomic_fetch_add(&w->n.released, 1); break;
     case PGW_VERDICT_DEAD:
     case PGW_VERDICT_RETRY:

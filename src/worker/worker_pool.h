@@ -14,8 +14,8 @@ bool pgw__worker_dismiss(pgw_worker *w);    /* false: some are in a handler, and
 void pgw__worker_run_here(pgw_worker *w);   /* one handler call in this thread */
 /* With the lock held: */
 pgw__worker_counts pgw__worker_count(const pgw_worker *w);
-void pgw__worker_release_ready(
-    pgw_worker *w); /* what is not started gets the verdict PGW_VERDICT_RELEASE */
+/* What is not started, of that queue or (NULL) of all, gets the verdict PGW_VERDICT_RELEASE. */
+void pgw__worker_release_ready(pgw_worker *w, const char *queue);
 void pgw__worker_sort_out(
     pgw_worker *w); /* takes what is not to start out of the prefetch buffer */
 

@@ -27,7 +27,7 @@ BEGIN {
     module_in("pq", "pq")
     module_in("call", "ask check")
     module_in("admin", "doctor migrate")
-    module_in("coord", "cron lock sema")
+    module_in("coord", "cron lock rate sema")
     module_in("queue", "job load queue reap")
     module_in("table", "table")
     module_in("handle", "handle txn")

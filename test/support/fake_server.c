@@ -399,6 +399,13 @@ pgw_status pgw_snooze(pgw *h, const char *queue, const pgw_ref *refs, size_t n, 
     return fake_finish(h, FAKE_SNOOZE, verdicts, queue, refs, NULL, n, FAKE_LATER, NULL);
 }
 
+pgw_status pgw_hold(pgw *h, const char *queue, const pgw_ref *refs, size_t n, int64_t for_ms,
+                    const char *reason, pgw_status *verdicts)
+{
+    (void)for_ms, (void)reason;
+    return fake_finish(h, FAKE_HOLD, verdicts, queue, refs, NULL, n, FAKE_LATER, NULL);
+}
+
 pgw_status pgw_release(pgw *h, const char *queue, const pgw_ref *refs, size_t n,
                        pgw_status *verdicts)
 {
