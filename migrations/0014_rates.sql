@@ -166,8 +166,8 @@ LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_tim
            greatest(0, ceil((s.start + r.step_ns - c.now_ns) / 1e6))::bigint
       FROM pgwork.rate r
      CROSS JOIN LATERAL (SELECT pgwork._now_ns() AS now_ns, r.step_ns * r.burst AS span_ns OFFSET 0) c
-     CROSS JOIN LATERAL (SELECT least(c.now_ns, greatest(c.now_ns - c.span_ns,
-                                      pg_sequence_last_value(pgwork._rate_tat(r.id)) - c.span_ns)) AS start OFFSET 0) s
+     CROSS JOIN LATERAL (SELECT least(c.now_ns, greatest(c.now_ns - c.span_ns, coalesce(
+               pg_sequence_last_value(pgwork._rate_tat(r.id)) - c.span_ns, c.now_ns))) AS start OFFSET 0) s
      WHERE ($1 IS NULL OR r.name = $1) AND pgwork._rate_tat(r.id) IS NOT NULL ORDER BY r.name
 $$;
 
