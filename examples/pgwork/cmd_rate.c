@@ -65,19 +65,16 @@ typedef struct take {
     bool no_wait;
 } take;
 
-#define RATE_TAKE_OPTS(t)                                                                          \
-    {'c', "count", "N", "take N, all or none (1)", .number = &(t).n, .min = 1, .max = RATE_MAX},   \
-        {'w',                                                                                      \
-         "wait",                                                                                   \
-         "TIME",                                                                                   \
-         "wait so long (without limit)",                                                           \
-         .ms = &(t).wait_ms,                                                                       \
-         .max = GUARD_WAIT_MAX},                                                                   \
-        {'n', "no-wait", NULL, "do not wait", .flag = &(t).no_wait},                               \
-    {                                                                                              \
-        'E', "held-code", "N", "exit code when it is used up (75)", .number = &(t).held, .min = 0, \
-                                                                    .max = 255                     \
-    }
+/* clang-format off */
+#define RATE_TAKE_OPTS(t)                                                                  \
+    {'c', "count", "N", "take N, all or none (1)", .number = &(t).n, .min = 1,             \
+     .max = RATE_MAX},                                                                     \
+    {'w', "wait", "TIME", "wait so long (without limit)", .ms = &(t).wait_ms,              \
+     .max = GUARD_WAIT_MAX},                                                               \
+    {'n', "no-wait", NULL, "do not wait", .flag = &(t).no_wait},                           \
+    {'E', "held-code", "N", "exit code when it is used up (75)", .number = &(t).held,      \
+     .min = 0, .max = 255}
+/* clang-format on */
 
 /* CLI_DONE: taken. Otherwise told. */
 static int rate_obtain(cli *c, take *t, const char *name, const char *pass)

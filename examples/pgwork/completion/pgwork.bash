@@ -76,7 +76,7 @@ _pgwork() {
     enqueue) own="-f --file -0 --null -J --json-lines -F --full --member --empty -b --body -k --kind -p --priority
         --delay --run-at --max-attempts --lease -t --tag --key --key-scope --key-policy --key-period --group --expires-at
         --meta --op" ;;
-    work) own="-j --jobs -n --max --once --until-empty --lease --timeout --grace --pass --later -k --keep-output -b --body
+    work) own="-j --jobs -n --max --once --until-empty --lease --timeout --grace --pass --later --hold -k --keep-output -b --body
         --literal --holder --" ;;
     claim) own="-n --max --lease --wait --holder" ;;
     complete) own="--output" ;;
