@@ -173,8 +173,8 @@ $$;
 
 -- ---- holds ----
 -- A queue that is held is paused, and has a row here. So a claim looks here only when it finds a queue paused, and costs
--- nothing more elsewhere. A reaper ends a hold when its time has come, and so does a claim. Whoever changes one of the
--- two has the queue's row locked, and looks at both in later statements.
+-- nothing more elsewhere. A reaper ends a hold when its time has come, and so does a claim. A change of either locks the
+-- queue's row, and looks at both in later statements.
 
 CREATE TABLE pgwork.hold (
     queue  integer PRIMARY KEY,
@@ -210,7 +210,7 @@ BEGIN
     PERFORM pgwork._set_state(q.name, FOUND, false), pgwork._wake(q.name, 256);
 END $$;
 
--- A later end counts: of workers that are told several times, the last one. Returns when it ends.
+-- The latest end counts, where several workers hold a queue. Returns when it ends.
 CREATE FUNCTION pgwork._hold(its_queue text, until timestamptz, reason text) RETURNS timestamptz LANGUAGE plpgsql AS $$
 DECLARE q pgwork.queue; ends timestamptz;
 BEGIN
@@ -253,13 +253,15 @@ CREATE FUNCTION pgwork.queue_unhold(queue text) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$ BEGIN RETURN pgwork._unhold(pgwork._lock_queue(queue), 'infinity'); END $$;
 
--- Ends holds whose time has come, of one queue or all; never waits. next_ms: until the next one ends. (Not under a
--- snapshot of before, which would make the transaction fail where somebody else has ended one.)
+-- Ends holds whose time has come: all, or for a claim that of its queue; never waits. next_ms: until the next one ends.
+-- Not under a snapshot of before, which would make the transaction fail where somebody else has ended one. A claim in a
+-- transaction of somebody's ends none, since the queue's row would stay locked until that transaction ends.
 CREATE FUNCTION pgwork._end_holds(its_queue text, OUT ended bigint, OUT next_ms bigint) LANGUAGE plpgsql AS $$
 DECLARE q pgwork.queue;
 BEGIN
     ended := 0;
-    IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN RETURN; END IF;
+    IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted')
+       OR its_queue IS NOT NULL AND statement_timestamp() <> transaction_timestamp() THEN RETURN; END IF;
     FOR q IN SELECT t.* FROM pgwork.hold h JOIN pgwork.queue t ON t.id = h.queue
               WHERE h.until <= pgwork._now() AND (its_queue IS NULL OR t.name = its_queue)
                 FOR NO KEY UPDATE OF t SKIP LOCKED LOOP
@@ -276,7 +278,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
      WHERE $1 IS NULL OR t.name = $1 ORDER BY t.name
 $$;
 
--- What a claim does that has found a queue paused or missing.
+-- For a claim that has found a queue paused or missing.
 CREATE FUNCTION pgwork._claim_held(its_queue text, n integer, holder text, lease_ms bigint, apart boolean)
 RETURNS SETOF pgwork.claimed_batch LANGUAGE plpgsql AS $$
 BEGIN
@@ -285,7 +287,7 @@ BEGIN
     END IF;
 END $$;
 
--- For a holder that was told to come later. Its jobs are snoozed, and the queue is held, or neither.
+-- For a holder that is to come again later. Its jobs are snoozed, and the queue is held, or neither.
 CREATE FUNCTION pgwork.hold(queue text, ids bigint[], tokens uuid[], for_ms bigint, reason text DEFAULT NULL)
 RETURNS TABLE (id bigint, status text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
