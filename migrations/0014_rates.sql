@@ -302,7 +302,7 @@ END $$;
 COMMENT ON TABLE pgwork.rate IS 'Rates.';
 COMMENT ON TABLE pgwork.hold IS 'Holds of queues.';
 COMMENT ON FUNCTION pgwork.rate_set IS 'Makes a rate, or changes it: n takes per per_ms, burst of them at once.';
-COMMENT ON FUNCTION pgwork.rate_drop IS 'Removes a rate.';
+COMMENT ON FUNCTION pgwork.rate_drop IS 'Removes a rate; refuses while an open transaction has taken from it.';
 COMMENT ON FUNCTION pgwork.rate_list IS 'Rates; available: what can be taken now; next_ms: until one can be.';
 COMMENT ON FUNCTION pgwork.rate_take IS 'Takes n, waiting at most wait_ms. 0: taken; else ms until they can be taken.';
 COMMENT ON FUNCTION pgwork.queue_pause IS 'No claims until queue_resume(); enqueues go on. A hold that ends leaves it paused.';

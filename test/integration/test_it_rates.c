@@ -222,7 +222,7 @@ void test_the_same_rate_set_again_refills_nothing(void)
 
 /* -- no window has too many -------------------------------------------------------------------- */
 
-enum { RACERS = 8, TAKES = 30, RATE = 400, BURST = 5 };
+enum { RACERS = 8, TAKES = 4, RATE = 20, BURST = 5 };
 
 /* When a take began and ended, in us by the server's clock: it was granted in between. */
 typedef struct grant {
@@ -255,7 +255,10 @@ static void take_often(PGconn *conn, int i, void *ctx)
         g->ended = atoll(PQgetvalue(res, 0, 1));
         PQclear(res);
         if (i % 4 != 2) kit_do(conn, "%s", i % 4 == 3 ? "COMMIT" : "ROLLBACK");
-        if (g->n > 0) k++;
+        if (g->n > 0)
+            k++;
+        else
+            kit_sleep_ms(2);
     }
 }
 
@@ -314,7 +317,7 @@ static void mutate(const char *from, const char *to)
     kit_do(a, "%.*s%s%s", (int)(found - text), text, to, found + strlen(from));
 }
 
-/* The check sees it. The pause makes sure that two read the same where there is no lock. */
+/* The check sees it. Where there is no lock, a pause makes sure that several read the same. */
 void test_a_rate_without_its_lock_or_its_burst_is_found_out(void)
 {
     static const char *const mutants[][2] = {
@@ -326,8 +329,9 @@ void test_a_rate_without_its_lock_or_its_burst_is_found_out(void)
 
     for (size_t i = 0; i < sizeof(mutants) / sizeof(mutants[0]); i++) {
         mutate(mutants[i][0], mutants[i][1]);
-        mutate("now_ns := pgwork._now_ns();",
-               "now_ns := pgwork._now_ns(); PERFORM pg_sleep(0.002);");
+        if (i == 0)
+            mutate("now_ns := pgwork._now_ns();",
+                   "now_ns := pgwork._now_ns(); PERFORM pg_sleep(0.002);");
         TEST_ASSERT_TRUE_MESSAGE(race() > 0, mutants[i][0]);
         kit_do(a, "%s", unchanged);
     }
@@ -580,6 +584,7 @@ void test_a_claim_waits_for_no_transaction_that_holds_or_unholds(void)
 
 void test_a_claim_in_an_open_transaction_leaves_the_end_of_a_hold_to_others(void)
 {
+    kit_put(a, "q"); /* a claim in vain has this one locked */
     kit_put(a, "q");
     hold("q");
     end_holds();
