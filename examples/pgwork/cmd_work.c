@@ -33,7 +33,7 @@ typedef struct work {
     char *const *command;
     bool keep_output, literal, body;
     int64_t grace_ms, later_ms;
-    int hold; /* exit code that holds the queue; 0: none */
+    int hold;          /* exit code that holds the queue; 0: none */
     atomic_int broken; /* errno of a command that cannot be started any more */
 } work;
 

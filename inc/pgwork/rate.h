@@ -38,6 +38,7 @@ extern "C" {
  * - PGW_EINVAL
  *
  *     st = pgw_rate_set(h, "geocoder", 10, 1000, 5); // 10 per second, at most 5 at once
+ *     if (pgw_rate_drop(h, "old") == PGW_ELOCKED) puts("a transaction has taken from it");
  */
 PGW_API pgw_status pgw_rate_set(pgw *h, const char *name, int n, int64_t per_ms, int burst);
 /**
