@@ -176,7 +176,7 @@ pgw_status pgw_snooze(pgw *h, const char *queue, const pgw_ref *refs, size_t n, 
 pgw_status pgw_hold(pgw *h, const char *queue, const pgw_ref *refs, size_t n, int64_t for_ms,
                     const char *reason, pgw_status *outcomes)
 {
-    char words[PGW__HOLD_REASON_MAX + 1];
+    char words[PGW__REASON_MAX + 1];
     const pgw__param extra[] = {P_INT8(for_ms), P_TEXT(reason != NULL ? words : NULL), P_END};
     pgw_status st = finish_check(h, outcomes, queue, "refs", refs, n);
 

@@ -87,7 +87,7 @@ pgw_status pgw_queue_resume(pgw *h, const char *queue)
 pgw_status pgw_queue_hold(pgw *h, const char *queue, int64_t for_ms, int64_t until_us,
                           const char *reason)
 {
-    char words[PGW__HOLD_REASON_MAX + 1];
+    char words[PGW__REASON_MAX + 1];
     const pgw__param params[] = {
         P_TEXT(queue),
         P_TIME_OR_NULL(until_us, until_us == 0),
