@@ -87,8 +87,8 @@ bool cli_queue_there(cli *c, const char *name);
  * look at queues. */
 void cli_look_for(cli *c, const char *name);
 
-/** What a queue does not let pass: "held until TIME" (without @p text: "held"), "paused", "draining"
- * or "closed"; NULL: it is open. */
+/** What a queue does not let pass: "held until TIME" (without @p text: "held"), "paused",
+ * "draining" or "closed"; NULL: it is open. */
 #define CLI_DOORS 64
 const char *cli_doors(const pgw_queue_info *q, char text[CLI_DOORS]);
 /** When nothing could be claimed from queue @p name: says why, as far as this role may see it. */

@@ -20,6 +20,7 @@ enum metric {
     JOBS,
     OLDEST,
     PAUSED,
+    HELD,
     DRAINING,
     PERMITS,
     TAKEN,
@@ -39,6 +40,7 @@ static const struct {
     [JOBS] = {"queue_jobs", "Jobs by state, counted no further than --at-most."},
     [OLDEST] = {"queue_oldest_seconds", "How long the oldest ready job has waited; 0: none is."},
     [PAUSED] = {"queue_paused", "1: nothing is claimed."},
+    [HELD] = {"queue_held", "1: nothing is claimed until a time."},
     [DRAINING] = {"queue_draining", "1: nothing is enqueued."},
     [PERMITS] = {"semaphore_permits", "How many a semaphore has."},
     [TAKEN] = {"semaphore_taken", "How many of them are taken."},
@@ -126,6 +128,7 @@ static int metrics_queue(const pgw_queue_info *q, void *arg)
     }
     metrics_add(arg, OLDEST, queue, none, d->oldest_ms);
     metrics_add(arg, PAUSED, queue, none, q->paused * 1000);
+    metrics_add(arg, HELD, queue, none, (q->held_until_us != 0) * 1000);
     metrics_add(arg, DRAINING, queue, none, q->draining * 1000);
     return 0;
 }

@@ -65,6 +65,7 @@ code 'a claim gets nothing' 1 pgwork claim q
 yes 'and is told why' grep -q 'queue "q" is held' "$tmp/err"
 code 'work gets nothing' 0 pgwork work q --until-empty -- true
 yes 'and tells why' grep -q 'is held' "$tmp/err"
+yes 'metrics tell it' sh -c "pgwork metrics | grep -q '^pgwork_queue_held{queue=\"q\"} 1'"
 pgwork doctor >"$tmp/out" 2>&1
 yes 'the doctor names it, and why' grep -q 'queue "q" is held until .*429 from the API' "$tmp/out"
 yes 'and does not call it paused' sh -c "! grep -q 'is paused' '$tmp/out'"

@@ -234,6 +234,19 @@ typedef struct log {
     grant grants[RACERS][TAKES];
 } log_of;
 
+/* Sessions that are killed while they take. What they got counts for nobody. */
+static void take_and_die(PGconn *killer)
+{
+    for (int k = 0; k < 2 * TAKES; k++) {
+        PGconn *victim = pgtemp_connect();
+
+        PQsendQuery(victim, "BEGIN; SELECT pgwork.rate_take('race', 1, 60000)");
+        kit_sleep_ms(k);
+        kit_do(killer, "SELECT pg_terminate_backend(%d)", PQbackendPID(victim));
+        PQfinish(victim);
+    }
+}
+
 static void take_often(PGconn *conn, int i, void *ctx)
 {
     static const char *const begins[] = {"BEGIN", "BEGIN ISOLATION LEVEL REPEATABLE READ",
@@ -241,6 +254,10 @@ static void take_often(PGconn *conn, int i, void *ctx)
     log_of *l = ctx;
     const int n = 1 + i % 3;
 
+    if (i == RACERS - 1) {
+        take_and_die(conn);
+        return;
+    }
     for (int k = 0; k < TAKES;) {
         grant *g = &l->grants[i][k];
         PGresult *res;
@@ -293,7 +310,7 @@ static long long excess(const log_of *l)
 
 static long long race(void)
 {
-    static log_of l;
+    static log_of l; /* of those who died: nothing */
 
     kit_do(a, "SELECT pgwork.rate_set('race', %d, 1000, %d)", RATE, BURST);
     kit_race(RACERS, take_often, &l);
