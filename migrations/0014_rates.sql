@@ -173,7 +173,7 @@ $$;
 
 -- ---- holds ----
 -- A queue that is held is paused, and has a row here. So a claim looks here only when it finds a queue paused, and costs
--- nothing more elsewhere. A reaper ends a hold when its time has come, and so does a claim. A change of either locks the
+-- nothing more elsewhere. A reaper ends a hold when its time has come, or else a claim. A change of either locks the
 -- queue's row, and looks at both in later statements.
 
 CREATE TABLE pgwork.hold (
@@ -254,16 +254,16 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$ BEGIN RETURN pgwork._unhold(pgwork._lock_queue(queue), 'infinity'); END $$;
 
 -- Ends holds whose time has come: all, or for a claim that of its queue; never waits. next_ms: until the next one ends.
--- Not under a snapshot of before, which would make the transaction fail where somebody else has ended one. A claim in a
--- transaction of somebody's ends none, since the queue's row would stay locked until that transaction ends.
+-- Not under a snapshot of before, which would make the transaction fail where somebody else has ended one. A claim waits
+-- a second for the reaper to do it, since its transaction may stay open, and with it the lock of the queue's row.
 CREATE FUNCTION pgwork._end_holds(its_queue text, OUT ended bigint, OUT next_ms bigint) LANGUAGE plpgsql AS $$
 DECLARE q pgwork.queue;
 BEGIN
     ended := 0;
-    IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted')
-       OR its_queue IS NOT NULL AND statement_timestamp() <> transaction_timestamp() THEN RETURN; END IF;
+    IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN RETURN; END IF;
     FOR q IN SELECT t.* FROM pgwork.hold h JOIN pgwork.queue t ON t.id = h.queue
-              WHERE h.until <= pgwork._now() AND (its_queue IS NULL OR t.name = its_queue)
+              WHERE h.until <= pgwork._now() - CASE WHEN its_queue IS NULL THEN interval '0' ELSE interval '1 s' END
+                AND (its_queue IS NULL OR t.name = its_queue)
                 FOR NO KEY UPDATE OF t SKIP LOCKED LOOP
         ended := ended + pgwork._unhold(q, pgwork._now())::integer;
     END LOOP;

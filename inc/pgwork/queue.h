@@ -89,7 +89,7 @@ PGW_API pgw_status pgw_queue_resume(pgw *h, const char *queue);
  * - PGW_OK: held, until then or longer. The latest end counts.
  * - PGW_ENOTFOUND
  * - PGW_ELOCKED: a transaction that stays open has changed the queue
- * @note A reaper ends it in time. Without one, the next claim does.
+ * @note A reaper ends it in time. Without one, a claim does, a second later.
  *
  *     pgw_queue_hold(h, "mail", 60000, 0, "the mail server is down");
  *     if (pgw_queue_unhold(h, "mail") == PGW_OUTCOME_EMPTY) puts("it was not held");

@@ -599,20 +599,6 @@ void test_a_claim_waits_for_no_transaction_that_holds_or_unholds(void)
     TEST_ASSERT_EQUAL_INT(1, claimable("q"));
 }
 
-void test_a_claim_in_an_open_transaction_leaves_the_end_of_a_hold_to_others(void)
-{
-    kit_put(a, "q"); /* a claim in vain has this one locked */
-    kit_put(a, "q");
-    hold("q");
-    end_holds();
-    kit_do(b, "BEGIN");
-    TEST_ASSERT_EQUAL_INT64(0, kit_number(b, "SELECT count(*) FROM pgwork.claim('{q}', 1, 'w')"));
-    TEST_ASSERT_EQUAL_INT64(0, kit_number(b, "SELECT count(*) FROM pgwork.claim('{p,q}', 1, 'w')"));
-    kit_do(a, "SELECT pgwork.queue_pause('q'), pgwork.queue_resume('q')");
-    TEST_ASSERT_EQUAL_INT(1, claimable("q"));
-    kit_do(b, "ROLLBACK");
-}
-
 void test_a_pause_and_the_end_of_a_hold_at_once_leave_it_paused(void)
 {
     kit_put(a, "q");
