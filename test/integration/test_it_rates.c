@@ -6,6 +6,7 @@
 #include "pgtemp.h"
 #include "sqlkit.h"
 
+#include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -404,6 +405,38 @@ void test_a_stop_ends_the_wait(void)
     pthread_join(thread, NULL);
     pgw_set_stop(h, NULL);
     pgw_stop_free(stop);
+}
+
+static void note(pgw *handle, pgw_status st, void *arg)
+{
+    (void)handle;
+    *(pgw_status *)arg = st;
+}
+
+void test_a_take_without_blocking(void)
+{
+    int64_t wait_ms = 0;
+
+    ASSERT_ST(PGW_OK, pgw_rate_set(h, "c", 1, YEAR_MS, 0), h);
+    for (int k = 0; k < 2; k++) {
+        pgw_status done = PGW_OUTCOME_AGAIN;
+        char name[] = "c";
+
+        pgw_async(h, note, &done);
+        TEST_ASSERT_EQUAL_INT(PGW_OUTCOME_AGAIN, pgw_rate_take(h, name, 1, 0, &wait_ms));
+        name[0] = 'x'; /* is the caller's again */
+        while (done == PGW_OUTCOME_AGAIN) {
+            struct pollfd fd = {.fd = pgw_fd(h), .events = POLLIN};
+
+            TEST_ASSERT_TRUE(poll(&fd, 1, 10000) > 0);
+            pgw_step(h, PGW_EVENT_READ);
+        }
+        TEST_ASSERT_EQUAL_INT(k == 0 ? PGW_OK : PGW_ELOCKED, done);
+        TEST_ASSERT_EQUAL_INT(k > 0, wait_ms > 0);
+    }
+    ASSERT_HAS("rate \"c\"", pgw_error_message(h));
+    pgw_async(h, note, &wait_ms);
+    ASSERT_ST(PGW_EMISUSE, pgw_rate_take(h, "c", 1, 1, NULL), h);
 }
 
 static int count(const pgw_rate_info *r, void *arg)
