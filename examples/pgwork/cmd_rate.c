@@ -15,11 +15,11 @@
 
 static int rate_set(cli *c, int argc, char **argv)
 {
-    int64_t n, per_ms = 1000;
-    int burst = 0;
+    pgw_rate_opts o = PGW_RATE_OPTS_INIT;
+    int64_t n;
     const opt opts[] = {
-        {0, "per", "TIME", "N takes in so long (1s)", .ms = &per_ms, .min = 1, .max = CLI_YEAR},
-        {0, "burst", "N", "at most N at once (as many as per TIME)", .number = &burst, .min = 1,
+        {0, "per", "TIME", "N takes in so long (1s)", .ms = &o.per_ms, .min = 1, .max = CLI_YEAR},
+        {0, "burst", "N", "at most N at once (as many as per TIME)", .number = &o.burst, .min = 1,
          .max = RATE_MAX},
         {.name = NULL}};
     static const usage use = {
@@ -37,7 +37,8 @@ static int rate_set(cli *c, int argc, char **argv)
                         RATE_MAX);
     }
     if ((code = cli_open(c, false)) != CLI_DONE) return code;
-    return pgw_rate_set(c->h, a.at[0], (int)n, per_ms, burst) < 0 ? cli_fail_at(c->h) : CLI_DONE;
+    o.n = (int)n;
+    return pgw_rate_set(c->h, a.at[0], &o) < 0 ? cli_fail_at(c->h) : CLI_DONE;
 }
 
 static int rate_drop(cli *c, int argc, char **argv)
@@ -60,16 +61,16 @@ static int rate_drop(cli *c, int argc, char **argv)
 /* -- take, run ------------------------------------------------------------------------------ */
 
 typedef struct take {
-    int n, held;
-    int64_t wait_ms;
+    pgw_rate_take_opts o;
+    int held;
     bool no_wait;
 } take;
 
 /* clang-format off */
 #define RATE_TAKE_OPTS(t)                                                                  \
-    {'c', "count", "N", "take N, all or none (1)", .number = &(t).n, .min = 1,             \
+    {'c', "count", "N", "take N, all or none (1)", .number = &(t).o.n, .min = 1,             \
      .max = RATE_MAX},                                                                     \
-    {'w', "wait", "TIME", "wait so long (without limit)", .ms = &(t).wait_ms,              \
+    {'w', "wait", "TIME", "wait so long (without limit)", .ms = &(t).o.timeout_ms,              \
      .max = GUARD_WAIT_MAX},                                                               \
     {'n', "no-wait", NULL, "do not wait", .flag = &(t).no_wait},                           \
     {'E', "held-code", "N", "exit code when it is used up (75)", .number = &(t).held,      \
@@ -79,19 +80,20 @@ typedef struct take {
 /* CLI_DONE: taken. Otherwise told. */
 static int rate_obtain(cli *c, take *t, const char *name, const char *pass)
 {
-    int code = guard_wait(c, t->no_wait, &t->wait_ms);
+    int code = guard_wait(c, t->no_wait, &t->o.timeout_ms);
     if (code != CLI_DONE) return code;
     if ((code = signals_install(c)) != CLI_DONE) return code;
     if ((code = cli_open(c, false)) != CLI_DONE) return code;
     if ((code = signals_pass(c, pass)) != CLI_DONE) return code;
     pgw_set_stop(c->h, c->stop);
-    pgw_status st = pgw_rate_take(c->h, name, t->n, t->wait_ms, NULL);
+    pgw_status st = pgw_rate_take(c->h, name, &t->o, NULL);
     return st == PGW_OK ? CLI_DONE : guard_refused(c, st, t->held);
 }
 
 static int rate_take(cli *c, int argc, char **argv)
 {
-    take t = {.n = 1, .held = CLI_HELD, .wait_ms = -1};
+    take t = {.o = PGW_RATE_TAKE_OPTS_INIT, .held = CLI_HELD};
+    t.o.timeout_ms = PGW_UNLIMITED;
     const opt opts[] = {RATE_TAKE_OPTS(t), {.name = NULL}};
     static const usage use = {
         .synopsis = "rate take NAME [-c N] [-w TIME | -n] [-E N]",
@@ -115,7 +117,8 @@ static bool rate_holds(void *arg)
 
 static int rate_run(cli *c, int argc, char **argv)
 {
-    take t = {.n = 1, .held = CLI_HELD, .wait_ms = -1};
+    take t = {.o = PGW_RATE_TAKE_OPTS_INIT, .held = CLI_HELD};
+    t.o.timeout_ms = PGW_UNLIMITED;
     const char *pass = NULL;
     const opt opts[] = {
         RATE_TAKE_OPTS(t),

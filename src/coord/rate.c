@@ -18,16 +18,23 @@
 #define RATE_BUSY_MS     250 /* another session is frozen within a take, or drops the rate */
 #define RATE_JITTER_MS   20  /* so that those who wait do not all come at once */
 
-pgw_status pgw_rate_set(pgw *h, const char *name, int n, int64_t per_ms, int burst)
+pgw_status pgw_rate_set(pgw *h, const char *name, const pgw_rate_opts *opts)
 {
-    const pgw__param params[] = {P_TEXT(name), P_INT4(n), P_INT8(per_ms),
-                                 P_INT4(burst == 0 ? n : burst), P_END};
+    pgw_rate_opts o = PGW_RATE_OPTS_INIT;
     pgw_status st = pgw__check_any_name(h, "name", name);
 
-    if (st == PGW_OK) st = pgw__check_int(h, "n", n, 1, RATE_MAX);
-    if (st == PGW_OK) st = pgw__check_int(h, "per_ms", per_ms, 1, PGW__PERIOD_MAX_MS);
-    if (st == PGW_OK) st = pgw__check_int(h, "burst", burst, 0, RATE_MAX);
-    return st == PGW_OK ? pgw__ask(h, PGW__SQL_RATE_SET, params) : st;
+    if (st == PGW_OK) st = pgw__check_opts(h, "opts", &o, sizeof(o), opts);
+    if (st == PGW_OK) st = pgw__check_int(h, "opts->n", o.n, 1, RATE_MAX);
+    if (st == PGW_OK) st = pgw__check_int(h, "opts->per_ms", o.per_ms, 1, PGW__PERIOD_MAX_MS);
+    if (st == PGW_OK && o.burst != PGW_DEFAULT)
+        st = pgw__check_int(h, "opts->burst", o.burst, 1, RATE_MAX);
+    if (st != PGW_OK) return st;
+    {
+        const pgw__param params[] = {P_TEXT(name), P_INT4(o.n), P_INT8(o.per_ms),
+                                     P_INT4_OR_NULL(o.burst, o.burst == PGW_DEFAULT), P_END};
+
+        return pgw__ask(h, PGW__SQL_RATE_SET, params);
+    }
 }
 
 pgw_status pgw_rate_drop(pgw *h, const char *name)
@@ -78,13 +85,15 @@ static pgw_status rate_try(pgw *h, const char *name, int n, int64_t *wait_ms)
     return pgw__pq_call(h, &call);
 }
 
-static pgw_status rate_check(pgw *h, const char *name, int n, int64_t timeout_ms)
+static pgw_status rate_check(pgw *h, const char *name, pgw_rate_take_opts *o,
+                             const pgw_rate_take_opts *opts)
 {
     pgw_status st = pgw__check_any_name(h, "name", name);
 
-    if (st == PGW_OK) st = pgw__check_int(h, "n", n, 1, RATE_MAX);
-    if (st == PGW_OK) st = pgw__check_int(h, "timeout_ms", timeout_ms, -1, RATE_WAIT_MAX_MS);
-    if (st == PGW_OK && timeout_ms != 0)
+    if (st == PGW_OK) st = pgw__check_opts(h, "opts", o, sizeof(*o), opts);
+    if (st == PGW_OK) st = pgw__check_int(h, "opts->n", o->n, 1, RATE_MAX);
+    if (st == PGW_OK) st = pgw__check_wait(h, "opts->timeout_ms", o->timeout_ms, RATE_WAIT_MAX_MS);
+    if (st == PGW_OK && o->timeout_ms != 0)
         st = pgw__check_unarmed(h, "take with timeout_ms 0 and repeat it when your loop says so");
     return st;
 }
@@ -111,19 +120,20 @@ static int64_t rate_pause_ms(int64_t wait_ms, int64_t left_ms)
     return left_ms > 0 && ms > left_ms ? left_ms : ms;
 }
 
-pgw_status pgw_rate_take(pgw *h, const char *name, int n, int64_t timeout_ms, int64_t *wait_ms)
+pgw_status pgw_rate_take(pgw *h, const char *name, const pgw_rate_take_opts *opts, int64_t *wait_ms)
 {
+    pgw_rate_take_opts o = PGW_RATE_TAKE_OPTS_INIT;
     int64_t rest_ms = 0, deadline, pause_ms;
     pgw_status st;
 
     if (wait_ms != NULL) *wait_ms = 0;
-    st = rate_check(h, name, n, timeout_ms);
+    st = rate_check(h, name, &o, opts);
     if (st != PGW_OK) return st;
-    if (pgw__pq_armed(h)) return rate_try(h, name, n, wait_ms);
-    deadline = pgw__deadline_in(timeout_ms);
+    if (pgw__pq_armed(h)) return rate_try(h, name, o.n, wait_ms);
+    deadline = pgw__deadline_in(o.timeout_ms);
     do {
         rest_ms = 0; /* as after an error */
-        st = rate_try(h, name, n, &rest_ms);
+        st = rate_try(h, name, o.n, &rest_ms);
         if (wait_ms != NULL) *wait_ms = rest_ms;
         if (st != PGW_ELOCKED) return st;
         pause_ms = rate_pause_ms(rest_ms, pgw__deadline_left_ms(deadline));

@@ -357,18 +357,35 @@ void test_a_rate_without_its_lock_or_its_burst_is_found_out(void)
 
 /* -- in C -------------------------------------------------------------------------------------- */
 
+static pgw_status set(int n, int64_t per_ms, int burst)
+{
+    pgw_rate_opts o = PGW_RATE_OPTS_INIT;
+
+    o.n = n, o.per_ms = per_ms;
+    if (burst != 0) o.burst = burst;
+    return pgw_rate_set(h, "c", &o);
+}
+
+static pgw_status take_c(pgw *handle, const char *name, int n, int64_t timeout_ms, int64_t *wait_ms)
+{
+    pgw_rate_take_opts o = PGW_RATE_TAKE_OPTS_INIT;
+
+    o.n = n, o.timeout_ms = timeout_ms;
+    return pgw_rate_take(handle, name, &o, wait_ms);
+}
+
 void test_a_take_waits_until_it_can_be(void)
 {
     int64_t wait_ms = -1;
 
-    ASSERT_ST(PGW_OK, pgw_rate_set(h, "c", 20, 1000, 1), h);
-    ASSERT_ST(PGW_OK, pgw_rate_take(h, "c", 1, 0, &wait_ms), h);
+    ASSERT_ST(PGW_OK, set(20, 1000, 1), h);
+    ASSERT_ST(PGW_OK, take_c(h, "c", 1, 0, &wait_ms), h);
     TEST_ASSERT_EQUAL_INT64(0, wait_ms);
-    ASSERT_ST(PGW_OK, pgw_rate_take(h, "c", 1, PGW_UNLIMITED, &wait_ms), h);
+    ASSERT_ST(PGW_OK, take_c(h, "c", 1, PGW_UNLIMITED, &wait_ms), h);
     TEST_ASSERT_EQUAL_INT64(0, wait_ms);
-    ASSERT_ST(PGW_OK, pgw_rate_take(h, "c", 1, 60000, NULL), h);
+    ASSERT_ST(PGW_OK, take_c(h, "c", 1, 60000, NULL), h);
     ASSERT_ST(PGW_OK, pgw_rate_drop(h, "c"), h);
-    ASSERT_ST(PGW_ENOTFOUND, pgw_rate_take(h, "c", 1, 60000, NULL), h);
+    ASSERT_ST(PGW_ENOTFOUND, take_c(h, "c", 1, 60000, NULL), h);
     ASSERT_ST(PGW_ENOTFOUND, pgw_rate_drop(h, "c"), h);
 }
 
@@ -376,12 +393,12 @@ void test_a_take_that_would_wait_in_vain_is_refused_at_once(void)
 {
     int64_t wait_ms = 0;
 
-    ASSERT_ST(PGW_OK, pgw_rate_set(h, "c", 1, YEAR_MS, 0), h);
-    ASSERT_ST(PGW_OK, pgw_rate_take(h, "c", 1, 0, NULL), h);
-    ASSERT_ST(PGW_ELOCKED, pgw_rate_take(h, "c", 1, 3600000, &wait_ms), h);
+    ASSERT_ST(PGW_OK, set(1, YEAR_MS, 0), h);
+    ASSERT_ST(PGW_OK, take_c(h, "c", 1, 0, NULL), h);
+    ASSERT_ST(PGW_ELOCKED, take_c(h, "c", 1, 3600000, &wait_ms), h);
     TEST_ASSERT_TRUE(wait_ms > 3600000);
     ASSERT_HAS("rate \"c\" is used up", pgw_error_message(h));
-    ASSERT_ST(PGW_ELIMIT, pgw_rate_take(h, "c", 2, 0, NULL), h);
+    ASSERT_ST(PGW_ELIMIT, take_c(h, "c", 2, 0, NULL), h);
 }
 
 static void *notify(void *stop)
@@ -398,10 +415,10 @@ void test_a_stop_ends_the_wait(void)
 
     TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_stop_new(&stop));
     pgw_set_stop(h, stop);
-    ASSERT_ST(PGW_OK, pgw_rate_set(h, "c", 1, YEAR_MS, 0), h);
-    ASSERT_ST(PGW_OK, pgw_rate_take(h, "c", 1, 0, NULL), h);
+    ASSERT_ST(PGW_OK, set(1, YEAR_MS, 0), h);
+    ASSERT_ST(PGW_OK, take_c(h, "c", 1, 0, NULL), h);
     TEST_ASSERT_EQUAL_INT(0, pthread_create(&thread, NULL, notify, stop));
-    ASSERT_ST(PGW_ECANCELED, pgw_rate_take(h, "c", 1, PGW_UNLIMITED, NULL), h);
+    ASSERT_ST(PGW_ECANCELED, take_c(h, "c", 1, PGW_UNLIMITED, NULL), h);
     pthread_join(thread, NULL);
     pgw_set_stop(h, NULL);
     pgw_stop_free(stop);
@@ -417,13 +434,13 @@ void test_a_take_without_blocking(void)
 {
     int64_t wait_ms = 0;
 
-    ASSERT_ST(PGW_OK, pgw_rate_set(h, "c", 1, YEAR_MS, 0), h);
+    ASSERT_ST(PGW_OK, set(1, YEAR_MS, 0), h);
     for (int k = 0; k < 2; k++) {
         pgw_status done = PGW_OUTCOME_AGAIN;
         char name[] = "c";
 
         pgw_async(h, note, &done);
-        TEST_ASSERT_EQUAL_INT(PGW_OUTCOME_AGAIN, pgw_rate_take(h, name, 1, 0, &wait_ms));
+        TEST_ASSERT_EQUAL_INT(PGW_OUTCOME_AGAIN, take_c(h, name, 1, 0, &wait_ms));
         name[0] = 'x'; /* is the caller's again */
         while (done == PGW_OUTCOME_AGAIN) {
             struct pollfd fd = {.fd = pgw_fd(h), .events = POLLIN};
@@ -436,7 +453,7 @@ void test_a_take_without_blocking(void)
     }
     ASSERT_HAS("rate \"c\"", pgw_error_message(h));
     pgw_async(h, note, &wait_ms);
-    ASSERT_ST(PGW_EMISUSE, pgw_rate_take(h, "c", 1, 1, NULL), h);
+    ASSERT_ST(PGW_EMISUSE, take_c(h, "c", 1, 1, NULL), h);
 }
 
 static int count(const pgw_rate_info *r, void *arg)
@@ -451,24 +468,24 @@ void test_rates_are_listed(void)
     char text[80];
 
     ASSERT_ST(PGW_OUTCOME_EMPTY, pgw_rates_each(h, count, text), h);
-    ASSERT_ST(PGW_OK, pgw_rate_set(h, "c", 2, 1000, 1), h);
+    ASSERT_ST(PGW_OK, set(2, 1000, 1), h);
     ASSERT_ST(PGW_OK, pgw_rates_each(h, count, text), h);
     TEST_ASSERT_EQUAL_STRING("c 2/1000 1 1 0", text);
-    ASSERT_ST(PGW_OK, pgw_rate_set(h, "c", 1, YEAR_MS, 0), h);
-    ASSERT_ST(PGW_OK, pgw_rate_take(h, "c", 1, 0, NULL), h);
+    ASSERT_ST(PGW_OK, set(1, YEAR_MS, 0), h);
+    ASSERT_ST(PGW_OK, take_c(h, "c", 1, 0, NULL), h);
     ASSERT_ST(PGW_OK, pgw_rates_each(h, count, text), h);
     TEST_ASSERT_EQUAL_STRING("c 1/31536000000 1 0 1", text);
 }
 
 void test_bad_arguments_are_refused_here(void)
 {
-    TEST_ASSERT_EQUAL_INT(PGW_EINVAL, pgw_rate_take(NULL, "c", 1, 0, NULL));
-    ASSERT_ST(PGW_EINVAL, pgw_rate_take(h, "", 1, 0, NULL), h);
-    ASSERT_ST(PGW_EINVAL, pgw_rate_take(h, "c", 0, 0, NULL), h);
-    ASSERT_ST(PGW_EINVAL, pgw_rate_take(h, "c", 1, -2, NULL), h);
-    ASSERT_ST(PGW_EINVAL, pgw_rate_set(h, "c", 0, 1000, 0), h);
-    ASSERT_ST(PGW_EINVAL, pgw_rate_set(h, "c", 1, 0, 0), h);
-    ASSERT_ST(PGW_EINVAL, pgw_rate_set(h, "c", 1, 1000, -1), h);
+    TEST_ASSERT_EQUAL_INT(PGW_EINVAL, take_c(NULL, "c", 1, 0, NULL));
+    ASSERT_ST(PGW_EINVAL, take_c(h, "", 1, 0, NULL), h);
+    ASSERT_ST(PGW_EINVAL, take_c(h, "c", 0, 0, NULL), h);
+    ASSERT_ST(PGW_EINVAL, take_c(h, "c", 1, -5, NULL), h);
+    ASSERT_ST(PGW_EINVAL, set(0, 1000, 0), h);
+    ASSERT_ST(PGW_EINVAL, set(1, 0, 0), h);
+    ASSERT_ST(PGW_EINVAL, set(1, 1000, -5), h);
     ASSERT_ST(PGW_EINVAL, pgw_rate_drop(h, NULL), h);
     ASSERT_ST(PGW_EINVAL, pgw_rates_each(h, NULL, NULL), h);
 }
@@ -688,6 +705,30 @@ static int shown(const pgw_queue_info *q, void *arg)
     return 0;
 }
 
+static pgw_status show(char *text)
+{
+    pgw_queues_opts o = PGW_QUEUES_OPTS_INIT;
+
+    o.queue = "q";
+    return pgw_queues_each(h, &o, shown, text);
+}
+
+static pgw_status hold_c(pgw_ref *ref, int64_t for_ms, const char *reason)
+{
+    pgw_hold_opts o = PGW_HOLD_OPTS_INIT;
+
+    o.for_ms = for_ms, o.reason = reason;
+    return pgw_hold(h, "q", ref, 1, &o);
+}
+
+static pgw_status hold_queue(int64_t for_ms, int64_t until_us)
+{
+    pgw_queue_hold_opts o = PGW_QUEUE_HOLD_OPTS_INIT;
+
+    o.for_ms = for_ms, o.until_us = until_us;
+    return pgw_queue_hold(h, "q", &o);
+}
+
 void test_holds_in_c(void)
 {
     char text[80];
@@ -695,22 +736,22 @@ void test_holds_in_c(void)
 
     it_enqueue(h, "q", "1");
     ref = it_claim_one(h, "q");
-    ASSERT_ST(PGW_OK, pgw_hold(h, "q", &ref, 1, 3600000, "429", NULL), h);
-    ASSERT_ST(PGW_ELEASE, pgw_hold(h, "q", &ref, 1, 3600000, "429", NULL), h);
-    ASSERT_ST(PGW_OK, pgw_queues_each(h, "q", 0, shown, text), h);
+    ASSERT_ST(PGW_OK, hold_c(&ref, 3600000, "429"), h);
+    ASSERT_ST(PGW_ELEASE, hold_c(&ref, 3600000, "429"), h);
+    ASSERT_ST(PGW_OK, show(text), h);
     TEST_ASSERT_EQUAL_STRING("0 1 429", text);
     ASSERT_ST(PGW_OK, pgw_queue_pause(h, "q"), h);
     ASSERT_ST(PGW_OK, pgw_queue_unhold(h, "q"), h);
     ASSERT_ST(PGW_OUTCOME_EMPTY, pgw_queue_unhold(h, "q"), h);
-    ASSERT_ST(PGW_OK, pgw_queues_each(h, "q", 0, shown, text), h);
+    ASSERT_ST(PGW_OK, show(text), h);
     TEST_ASSERT_EQUAL_STRING("1 0 -", text);
     ASSERT_ST(PGW_OK, pgw_queue_resume(h, "q"), h);
-    ASSERT_ST(PGW_OK, pgw_queue_hold(h, "q", 0, INT64_C(1893456000000000), NULL), h);
-    ASSERT_ST(PGW_OK, pgw_queues_each(h, "q", 0, shown, text), h);
+    ASSERT_ST(PGW_OK, hold_queue(0, INT64_C(1893456000000000)), h);
+    ASSERT_ST(PGW_OK, show(text), h);
     TEST_ASSERT_EQUAL_STRING("0 1 -", text);
-    ASSERT_ST(PGW_EINVAL, pgw_queue_hold(h, "q", 0, 0, NULL), h);
-    ASSERT_ST(PGW_EINVAL, pgw_queue_hold(h, "q", 1, 1, NULL), h);
-    ASSERT_ST(PGW_EINVAL, pgw_hold(h, "q", &ref, 1, 0, NULL, NULL), h);
+    ASSERT_ST(PGW_EINVAL, hold_queue(0, 0), h);
+    ASSERT_ST(PGW_EINVAL, hold_queue(1, 1), h);
+    ASSERT_ST(PGW_EINVAL, hold_c(&ref, 0, NULL), h);
     ASSERT_ST(PGW_ENOTFOUND, pgw_queue_unhold(h, "z"), h);
 }
 
