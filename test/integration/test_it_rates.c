@@ -446,7 +446,7 @@ void test_a_take_without_blocking(void)
             struct pollfd fd = {.fd = pgw_fd(h), .events = POLLIN};
 
             TEST_ASSERT_TRUE(poll(&fd, 1, 10000) > 0);
-            pgw_step(h, PGW_EVENT_READ);
+            pgw_step(h);
         }
         TEST_ASSERT_EQUAL_INT(k == 0 ? PGW_OK : PGW_ELOCKED, done);
         TEST_ASSERT_EQUAL_INT(k > 0, wait_ms > 0);
