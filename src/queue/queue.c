@@ -122,6 +122,16 @@ pgw_status pgw_queue_unhold(pgw *h, const char *queue)
     return st == PGW_OK && !held ? PGW_OUTCOME_EMPTY : st;
 }
 
+pgw_status pgw_queue_limit(pgw *h, const char *queue, int limit)
+{
+    const pgw__param params[] = {P_TEXT(queue), P_INT4_OR_NULL(limit, limit == PGW_UNLIMITED),
+                                 P_END};
+    pgw_status st = pgw__check_queue(h, queue);
+
+    if (st == PGW_OK && limit != PGW_UNLIMITED) st = pgw__check_int(h, "limit", limit, 1, 10000);
+    return st == PGW_OK ? pgw__ask(h, PGW__SQL_QUEUE_LIMIT, params) : st;
+}
+
 /* ---- the end of jobs and queues ---- */
 
 static pgw_status queue_purge(pgw *h, int64_t *deleted, const char *queue, const char *state)
@@ -138,7 +148,7 @@ pgw_status pgw_queue_purge(pgw *h, const char *queue, pgw_state state, int64_t *
     if (deleted != NULL) *deleted = 0;
     st = pgw__check_queue(h, queue);
     if (st == PGW_OK && (pgw_state_name(state) == NULL || state == PGW_STATE_LEASED ||
-                         state == PGW_STATE_CANCELLED))
+                         state == PGW_STATE_GATED || state == PGW_STATE_CANCELLED))
         st = pgw__pq_refuse(h, "state", pgw_state_name(state), "ready, delayed, dead, done, all");
     return st == PGW_OK ? queue_purge(h, deleted, queue, pgw_state_name(state)) : st;
 }
@@ -154,15 +164,16 @@ pgw_status pgw_queue_drop(pgw *h, const char *queue, bool force)
 
 /* ---- counts ---- */
 
-/* Six columns from col on, in the order of pgw_depth. */
+/* Seven columns from col on, in the order of pgw_depth. */
 static void queue_depth_from(pgw_depth *depth, const pgw__rows *rows, int row, int col)
 {
     depth->ready = pgw__rows_int(rows, row, col);
     depth->leased = pgw__rows_int(rows, row, col + 1);
     depth->delayed = pgw__rows_int(rows, row, col + 2);
-    depth->dead = pgw__rows_int(rows, row, col + 3);
-    depth->done = pgw__rows_int(rows, row, col + 4);
-    depth->oldest_ms = pgw__rows_int(rows, row, col + 5);
+    depth->gated = pgw__rows_int(rows, row, col + 3);
+    depth->dead = pgw__rows_int(rows, row, col + 4);
+    depth->done = pgw__rows_int(rows, row, col + 5);
+    depth->oldest_ms = pgw__rows_int(rows, row, col + 6);
 }
 
 typedef struct queue_depth_ctx {
@@ -232,8 +243,8 @@ static pgw_status queue_read_each(pgw *h, const pgw__rows *rows, void *ctx)
         opts.max_bytes = (int)pgw__rows_int(rows, row, 8);
         opts.notify = pgw__rows_int(rows, row, 9) != 0 ? PGW_SWITCH_ON : PGW_SWITCH_OFF;
         queue_depth_from(&depth, rows, row, 10);
-        info.held_until_us = pgw__rows_null(rows, row, 16) ? 0 : pgw__rows_time_us(rows, row, 16);
-        info.hold_reason = pgw__rows_text(rows, row, 17, NULL);
+        info.held_until_us = pgw__rows_null(rows, row, 17) ? 0 : pgw__rows_time_us(rows, row, 17);
+        info.hold_reason = pgw__rows_text(rows, row, 18, NULL);
         stop = each->fn(&info, each->arg);
     }
     return count > 0 ? PGW_OK : PGW_OUTCOME_EMPTY;

@@ -6,12 +6,13 @@
 
 #define WHY_AGAIN_MS 60000 /* between two looks of a worker that has nothing to do */
 
-enum { WHY_NOTHING, WHY_PAUSED, WHY_HELD, WHY_DELAYED };
+enum { WHY_NOTHING, WHY_PAUSED, WHY_HELD, WHY_DELAYED, WHY_GATED };
 
 static const char *const why_words[] = {
     [WHY_PAUSED] = "is paused: nothing is claimed from it until it is resumed",
     [WHY_HELD] = "is held: nothing is claimed from it until the hold ends",
-    [WHY_DELAYED] = "has delayed jobs only: none can be claimed before its time"};
+    [WHY_DELAYED] = "has delayed jobs only: none can be claimed before its time",
+    [WHY_GATED] = "has jobs that wait for others of their group only"};
 
 bool pgw__worker_why_init(pgw_worker *w, size_t queues)
 {
@@ -27,6 +28,8 @@ static int why_judge(const pgw_queue_info *q, void *arg)
         *(unsigned char *)arg = WHY_PAUSED;
     else if (q->held_until_us != 0)
         *(unsigned char *)arg = WHY_HELD;
+    else if (d->gated > 0 && d->ready + d->leased == 0)
+        *(unsigned char *)arg = WHY_GATED;
     else if (d->delayed > 0 && d->ready + d->leased == 0)
         *(unsigned char *)arg = WHY_DELAYED;
     return 0;
