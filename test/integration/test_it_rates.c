@@ -689,7 +689,8 @@ void test_roles_may_take_and_hold_and_only_operators_set(void)
             may[i].calls,
             kit_text(a,
                      "SELECT string_agg(proname, ',' ORDER BY proname) FROM pg_proc WHERE "
-                     "pronamespace = 'pgwork'::regnamespace AND proname ~ '^rate_|^(queue_(un)?)?holds?$' "
+                     "pronamespace = 'pgwork'::regnamespace AND proname ~ "
+                     "'^rate_|^(queue_(un)?)?holds?$' "
                      "AND has_function_privilege('%s', oid, 'EXECUTE')",
                      may[i].role));
     make_slow("r", 1);
