@@ -46,6 +46,7 @@ static int queue_each(const pgw_queue_info *q, void *arg)
         out_int(&o, "retention_ms", q->opts->retention_ms);
         out_int(&o, "max_bytes", q->opts->max_bytes);
         out_bool(&o, "notify", q->opts->notify != 0);
+        out_text(&o, "expired", q->opts->expired == PGW_EXPIRED_DROP ? "drop" : "dead");
         out_end(&o);
         return 0;
     }
@@ -88,21 +89,23 @@ static int queue_list(cli *c, int argc, char **argv)
     return cli_finish(cli_code(st));
 }
 
-/* -1 as long as it is not given. */
-static int queue_switch(cli *c, const char *name, const char *text, int *value)
+/* One of two words: 0 or 1; -1 as long as it is not given. */
+static int queue_switch(cli *c, const char *name, const char *text, const char *const words[2],
+                        int *value)
 {
     if (!text) return CLI_DONE;
-    *value = strcmp(text, "on") == 0;
-    if (*value || strcmp(text, "off") == 0) return CLI_DONE;
-    return cli_fail(CLI_USAGE, NULL, "%s: --%s is \"%s\": allowed is on or off", c->command, name,
-                    text);
+    *value = strcmp(text, words[1]) == 0;
+    if (*value || strcmp(text, words[0]) == 0) return CLI_DONE;
+    return cli_fail(CLI_USAGE, NULL, "%s: --%s is \"%s\": allowed is %s or %s", c->command, name,
+                    text, words[1], words[0]);
 }
 
 static int queue_configure(cli *c, int argc, char **argv, const usage *use,
                            pgw_status (*apply)(pgw *, const char *, const pgw_queue_opts *))
 {
     pgw_queue_opts q = PGW_QUEUE_OPTS_INIT;
-    const char *notify = NULL;
+    static const char *const off_on[] = {"off", "on"}, *const dead_drop[] = {"dead", "drop"};
+    const char *notify = NULL, *expired = NULL;
     const opt opts[] = {{0, "lease", "TIME", "lease of a job that names none (30s)",
                          .ms = &q.lease_ms, .min = 100, .max = CLI_DAY},
                         {0, "max-attempts", "N", "then a job goes to the dead letters (10)",
@@ -116,11 +119,16 @@ static int queue_configure(cli *c, int argc, char **argv, const usage *use,
                         {0, "max-bytes", "N", "payload, body and meta of a job together (16777216)",
                          .number = &q.max_bytes, .min = 1, .max = 268435455},
                         {0, "notify", "on|off", "wake sleeping workers (on)", .text = &notify},
+                        {0, "expired", "dead|drop",
+                         "a job not started in time becomes a dead letter, or is dropped (dead)",
+                         .text = &expired},
                         {.name = NULL}};
     args a;
     int code = opts_parse(c, &a, use, opts, argc, argv);
     if (code != OPTS_GO) return code;
-    if ((code = queue_switch(c, "notify", notify, &q.notify)) != CLI_DONE) return code;
+    if ((code = queue_switch(c, "notify", notify, off_on, &q.notify)) != CLI_DONE) return code;
+    if ((code = queue_switch(c, "expired", expired, dead_drop, &q.expired)) != CLI_DONE)
+        return code;
     if ((code = cli_open(c, false)) != CLI_DONE) return code;
     return apply(c->h, a.at[0], &q) < 0 ? cli_fail_at(c->h) : CLI_DONE;
 }

@@ -42,6 +42,8 @@ int cron_define(cli *c, cron_def *d, int argc, char **argv)
         {'t', "tag", "TAG", "of the job; may be given again", .words = &d->tags},
         {0, "key", "KEY", "no job while one with this unique key is unfinished",
          .text = &d->job.key},
+        {0, "ttl", "TIME", "a job that is not started within TIME expires (never)",
+         .ms = &d->job.ttl_ms, .min = 1, .max = 10 * CLI_YEAR},
         {0, "misfire", "POLICY", "ticks that were missed: once, skip or all (once)",
          .text = &misfire},
         {0, "misfire-max", "N", "with all: at most the latest N (100)", .number = &d->o.misfire_max,

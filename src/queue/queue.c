@@ -8,6 +8,8 @@
 
 #define QUEUE_YEAR_MS INT64_C(31536000000)
 
+static const char *const queue_expired[] = {"dead", "drop"}; /* by pgw_expired */
+
 /* ---- settings; PGW_DEFAULT leaves one as it is ---- */
 
 static pgw_status queue_settings(pgw *h, pgw__sql sql, const char *queue,
@@ -31,6 +33,8 @@ static pgw_status queue_settings(pgw *h, pgw__sql sql, const char *queue,
         st = pgw__check_int(h, "opts->max_bytes", o.max_bytes, 1, PGW__BYTES_MAX);
     if (st == PGW_OK && o.notify != PGW_DEFAULT)
         st = pgw__check_int(h, "opts->notify", o.notify, 0, 1);
+    if (st == PGW_OK && o.expired != PGW_DEFAULT)
+        st = pgw__check_int(h, "opts->expired", o.expired, 0, PGW_EXPIRED_DROP);
     if (st != PGW_OK) return st;
     {
         const pgw__param params[] = {
@@ -42,6 +46,7 @@ static pgw_status queue_settings(pgw *h, pgw__sql sql, const char *queue,
             P_INT8_OR_NULL(o.retention_ms, o.retention_ms < 0),
             P_INT4_OR_NULL(o.max_bytes, o.max_bytes < 0),
             {.type = PGW__BOOL, .null = o.notify < 0, .v.b = o.notify == 1},
+            P_TEXT(o.expired >= 0 ? queue_expired[o.expired] : NULL),
             P_END,
         };
 
@@ -168,6 +173,12 @@ typedef struct queue_each {
     void *arg;
 } queue_each;
 
+static int queue_expired_from(const char *word)
+{
+    return word != NULL && strcmp(word, queue_expired[PGW_EXPIRED_DROP]) == 0 ? PGW_EXPIRED_DROP
+                                                                              : PGW_EXPIRED_DEAD;
+}
+
 /* Columns: name, paused, draining, the settings and the depth in the order of their structs. */
 static pgw_status queue_read_each(pgw *h, const pgw__rows *rows, void *ctx)
 {
@@ -191,7 +202,8 @@ static pgw_status queue_read_each(pgw *h, const pgw__rows *rows, void *ctx)
         opts.max_attempts = (int)pgw__rows_int(rows, row, 7);
         opts.max_bytes = (int)pgw__rows_int(rows, row, 8);
         opts.notify = (int)pgw__rows_int(rows, row, 9);
-        queue_depth_from(&depth, rows, row, 10);
+        opts.expired = queue_expired_from(pgw__rows_text(rows, row, 10, NULL));
+        queue_depth_from(&depth, rows, row, 11);
         stop = each->fn(&info, each->arg);
     }
     return count > 0 ? PGW_OK : PGW_OUTCOME_EMPTY;

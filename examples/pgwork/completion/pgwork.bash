@@ -73,7 +73,7 @@ _pgwork() {
         esac
         ;;
     enqueue) own="-f --file -0 --null -J --json-lines -F --full --member --empty -b --body -k --kind -p --priority
-        --delay --run-at --max-attempts --lease -t --tag --key --key-scope --key-policy --key-period --group --expires-at
+        --delay --run-at --max-attempts --lease -t --tag --key --key-scope --key-policy --key-period --group --key-replace --expires --ttl
         --meta --op" ;;
     work) own="-j --jobs -n --max --once --until-empty --lease --timeout --grace --pass --later -k --keep-output -b --body
         --literal --holder --" ;;
