@@ -118,7 +118,7 @@ BEGIN
         EXIT WHEN FOUND;
         SELECT * INTO taken FROM pgwork.unique_key u WHERE u.queue = q.id AND u.key = j.key;
         CONTINUE WHEN NOT FOUND; -- freed in between
-        waits := pgwork._waits(q.id, taken.id);
+        waits := EXISTS (SELECT FROM pgwork._unfinished(q.id, ARRAY[taken.id]) u WHERE NOT u.leased);
         IF taken.free_after <= pgwork._now() OR taken.while_ready AND NOT waits THEN
             -- Its period is over; or its job was claimed, which frees it: claims do not look after keys.
             UPDATE pgwork.unique_key u SET id = j.id, free_after = until, while_ready = key_scope = 'ready'

@@ -50,19 +50,22 @@ SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
     ON CONFLICT DO NOTHING
 $$;
 
--- Those of these jobs that wait or are leased, and have an expiry. One statement: with two, a job that just moves could
--- be missed. Jobs with an expiry never lie in batch rows.
-CREATE FUNCTION pgwork._still_expiring(queue integer, ids bigint[]) RETURNS bigint[] LANGUAGE plpgsql
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+-- Those of these jobs that wait or are leased, unless they lie in batch rows, as no job with a key or an expiry does. One
+-- statement, and STABLE: with two snapshots a job that just moves could be missed.
+CREATE FUNCTION pgwork._unfinished(queue integer, ids bigint[])
+RETURNS TABLE (id bigint, leased boolean, expires_at timestamptz) LANGUAGE plpgsql STABLE
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET plan_cache_mode = force_generic_plan SET jit = off AS $$
 BEGIN
-    RETURN ARRAY(SELECT n.id FROM unnest(ids) n (id) WHERE EXISTS (
-        SELECT FROM generate_series(1, 19, 2) l CROSS JOIN LATERAL (SELECT j.expires_at FROM pgwork.live_job j
-                     WHERE j.queue = _still_expiring.queue AND j.lane = l::smallint AND j.pos = n.id AND j.id IS NULL
-                       OFFSET 0) j WHERE j.expires_at IS NOT NULL
-        UNION ALL SELECT FROM pgwork.live_job j
-                   WHERE j.queue = _still_expiring.queue AND j.id = n.id AND j.expires_at IS NOT NULL
-        UNION ALL SELECT FROM pgwork.delayed_job d
-                   WHERE d.queue = _still_expiring.queue AND d.id = n.id AND d.expires_at IS NOT NULL));
+    RETURN QUERY SELECT n.id, j.leased, j.expires_at FROM unnest(ids) n (id) CROSS JOIN LATERAL (
+        SELECT j.leased, j.expires_at FROM generate_series(1, 19, 2) l
+         CROSS JOIN LATERAL (SELECT j.token IS NOT NULL AS leased, j.expires_at FROM pgwork.live_job j
+                              WHERE j.queue = _unfinished.queue AND j.lane = l::smallint AND j.pos = n.id
+                                AND j.id IS NULL OFFSET 0) j
+        UNION ALL SELECT j.token IS NOT NULL, j.expires_at FROM pgwork.live_job j
+                   WHERE j.queue = _unfinished.queue AND j.id = n.id AND j.ids IS NULL
+        UNION ALL SELECT false, d.expires_at FROM pgwork.delayed_job d
+                   WHERE d.queue = _unfinished.queue AND d.id = n.id) j;
 END $$;
 
 -- Columns that both tables have, except those that a move between them sets itself.
@@ -123,11 +126,11 @@ BEGIN
             met := met + cardinality(lot.ids); there := '{}';
             SELECT * INTO q FROM pgwork.queue t WHERE t.id = lot.queue;
             IF FOUND THEN -- most of them were over in time
-                there := pgwork._still_expiring(q.id, lot.ids);
+                there := ARRAY(SELECT u.id FROM pgwork._unfinished(q.id, lot.ids) u WHERE u.expires_at IS NOT NULL);
                 IF there <> '{}' THEN
                     moved := (pgwork._move(q, there, NULL, true)).moved;
                     IF q.expired = 'dead' THEN died := died + moved; END IF;
-                    there := pgwork._still_expiring(q.id, there);
+                    there := ARRAY(SELECT u.id FROM pgwork._unfinished(q.id, there) u WHERE u.expires_at IS NOT NULL);
                 END IF;
             END IF;
             DELETE FROM pgwork.expiring_job e
