@@ -105,7 +105,7 @@ code 'the reaper comes' 0 pgwork reap --once
 is 'it is a dead letter' "$(pgwork --json dead list late | sed -n 's/.*"error":"\([^"]*\)".*/\1/p')" expired
 code 'dropped by a queue that is set so' 0 pgwork queue set late --expired drop
 pgwork enqueue late y --expires 2001-01-01T00:00:00Z >"$tmp/out"
-pgwork reap --once >"$tmp/out"
+sql "SELECT pgwork.reap()" >"$tmp/out" # `reap --once` twice at once reaps once
 is 'nothing is left of it' "$(sql "SELECT ready, dead FROM pgwork.depth('late')")" '0|1'
 refused 'expired is one of two words' 2 'drop or dead' pgwork queue set late --expired never
 refused 'a delay of more than ten years' 2 'enqueue: --delay is "3651d"' pgwork enqueue l x --delay 3651d

@@ -239,7 +239,7 @@ void test_queues_are_shown_until_the_caller_has_enough(void)
     static const fake_cell answer[] = {QUEUE_ROW, QUEUE_ROW, QUEUE_ROW};
     int enough = 2;
 
-    FAKE_ROWS(answer, 16);
+    FAKE_ROWS(answer, 17);
     TEST_ASSERT_EQUAL(PGW_OK, pgw_queues_each(FAKE_H, NULL, 100, each, &enough));
     TEST_ASSERT_EQUAL_INT(0, enough);
     fake.rows = 0;
