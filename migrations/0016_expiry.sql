@@ -53,18 +53,18 @@ $$;
 -- Those of these jobs that wait or are leased, unless they lie in batch rows, as no job with a key or an expiry does. One
 -- statement, and STABLE: with two snapshots a job that just moves could be missed.
 CREATE FUNCTION pgwork._unfinished(queue integer, ids bigint[])
-RETURNS TABLE (id bigint, leased boolean, expires_at timestamptz) LANGUAGE plpgsql STABLE
+RETURNS TABLE (id bigint, live tid, leased boolean, expires_at timestamptz) LANGUAGE plpgsql STABLE
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 SET plan_cache_mode = force_generic_plan SET jit = off AS $$
 BEGIN
-    RETURN QUERY SELECT n.id, j.leased, j.expires_at FROM unnest(ids) n (id) CROSS JOIN LATERAL (
-        SELECT j.leased, j.expires_at FROM generate_series(1, 19, 2) l
-         CROSS JOIN LATERAL (SELECT j.token IS NOT NULL AS leased, j.expires_at FROM pgwork.live_job j
+    RETURN QUERY SELECT n.id, j.at, j.leased, j.expires_at FROM unnest(ids) n (id) CROSS JOIN LATERAL (
+        SELECT j.* FROM generate_series(1, 19, 2) l
+         CROSS JOIN LATERAL (SELECT j.ctid AS at, j.token IS NOT NULL AS leased, j.expires_at FROM pgwork.live_job j
                               WHERE j.queue = _unfinished.queue AND j.lane = l::smallint AND j.pos = n.id
                                 AND j.id IS NULL OFFSET 0) j
-        UNION ALL SELECT j.token IS NOT NULL, j.expires_at FROM pgwork.live_job j
+        UNION ALL SELECT j.ctid, j.token IS NOT NULL, j.expires_at FROM pgwork.live_job j
                    WHERE j.queue = _unfinished.queue AND j.id = n.id AND j.ids IS NULL
-        UNION ALL SELECT false, d.expires_at FROM pgwork.delayed_job d
+        UNION ALL SELECT NULL, false, d.expires_at FROM pgwork.delayed_job d
                    WHERE d.queue = _unfinished.queue AND d.id = n.id) j;
 END $$;
 
@@ -83,13 +83,11 @@ DECLARE now_is CONSTANT timestamptz := pgwork._now(); place record; gone record;
 BEGIN
     FOR place IN SELECT * FROM (VALUES -- where jobs wait, and how they are found there
         ('live_job', 'coalesce(d.id, d.pos)', 'd.lane / 2',
-         '(SELECT $1 AS queue, f.* FROM unnest($2) u (id) CROSS JOIN LATERAL pgwork._find($1, u.id) f OFFSET 0) f'
-         ' WHERE j.queue = ANY (ARRAY[f.queue]) AND j.lane = f.lane AND j.pos = f.pos AND j.token IS NULL'),
-        ('delayed_job', 'd.id', 'd.priority', '(SELECT $1 AS queue, u.id FROM unnest($2) u (id) OFFSET 0) f'
-         ' WHERE j.queue = ANY (ARRAY[f.queue]) AND j.id = f.id')) v (name, id, priority, found) LOOP
+         'j.ctid = ANY (ARRAY(SELECT u.live FROM pgwork._unfinished($1, $2) u)) AND j.queue = $1 AND j.token IS NULL'),
+        ('delayed_job', 'd.id', 'd.priority', 'j.queue = $1 AND j.id = ANY ($2)')) v (name, id, priority, found) LOOP
         EXECUTE format($q$
             WITH d AS (DELETE FROM pgwork.%1$I j
-                 WHERE j.ctid = ANY (ARRAY(SELECT j.ctid FROM pgwork.%1$I j, %4$s AND j.expires_at <= $3
+                 WHERE j.ctid = ANY (ARRAY(SELECT j.ctid FROM pgwork.%1$I j WHERE %4$s AND j.expires_at <= $3
                                               FOR UPDATE OF j SKIP LOCKED)) RETURNING j.*
             ), l AS ( -- ids are drawn again after a restore that forgot the sequence
                 INSERT INTO pgwork.dead_job (%5$s, priority, died_at, error, id)

@@ -69,12 +69,12 @@ typedef enum pgw_key_scope {
 /** What an enqueue does when its unique key is taken. */
 typedef enum pgw_key_policy {
     PGW_KEY_POLICY_SKIP,    /* nothing: PGW_OUTCOME_EXISTS */
-    PGW_KEY_POLICY_REPLACE, /* put what key_replace names into the waiting job: PGW_OUTCOME_REPLACED;
-                             * if that job runs: PGW_OUTCOME_EXISTS */
+    PGW_KEY_POLICY_REPLACE, /* put what key_replace names into the waiting job:
+                             * PGW_OUTCOME_REPLACED; if that job runs: PGW_OUTCOME_EXISTS */
     PGW_KEY_POLICY_ERROR,   /* fail: PGW_EEXISTS */
-    PGW_KEY_POLICY_DELAY    /* debounce: replace payload and time of the waiting job. It runs when no
-                             * enqueue has come for delay_ms, and at most key_period_ms after its
-                             * first one. A claim frees the key (PGW_KEY_SCOPE_READY). */
+    PGW_KEY_POLICY_DELAY /* debounce: replace payload and time of the waiting job. It runs when no
+                          * enqueue has come for delay_ms, and at most key_period_ms after its
+                          * first one. A claim frees the key (PGW_KEY_SCOPE_READY). */
 } pgw_key_policy;
 /** What PGW_KEY_POLICY_REPLACE and PGW_KEY_POLICY_DELAY replace: any of these, combined by `|`. A
  * quarantined job keeps its priority and its time. */
