@@ -143,12 +143,12 @@ static bool job_member(const reading *r, const json *name, const json *v)
 
 /* What the model says holds for those of two that exclude each other if the line has neither. */
 static bool job_one_of(const reading *r, int64_t *a, int64_t *b, int64_t model_a, int64_t model_b,
-                       const char *no)
+                       int64_t no_b, const char *no)
 {
     bool has_a = *a != -1, has_b = *b != -1;
     if (has_a && has_b) return job_no(r, "", no);
     if (!has_a) *a = has_b ? 0 : model_a;
-    if (!has_b) *b = has_a ? 0 : model_b;
+    if (!has_b) *b = has_a ? no_b : model_b;
     return true;
 }
 
@@ -165,10 +165,10 @@ static bool job_full(const reading *r, const json *v)
     while (json_next(v, &at, &name, &item)) {
         if (!job_member(r, &name, &item)) return false;
     }
-    return job_one_of(r, &job->run_at_us, &job->delay_ms, model.run_at_us, model.delay_ms,
+    return job_one_of(r, &job->run_at_us, &job->delay_ms, model.run_at_us, model.delay_ms, 0,
                       "run_at or delay_ms, not both") &&
            job_one_of(r, &job->expires_us, &job->ttl_ms, model.expires_us, model.ttl_ms,
-                      "expires_at or ttl_ms, not both");
+                      PGW_UNLIMITED, "expires_at or ttl_ms, not both");
 }
 
 static bool job_line(const reading *r, const char *member, const char *bytes, size_t size)

@@ -107,7 +107,7 @@ code 'dropped by a queue that is set so' 0 pgwork queue set late --expired drop
 pgwork enqueue late y --expires 2001-01-01T00:00:00Z >"$tmp/out"
 sql "SELECT pgwork.reap()" >"$tmp/out" # `reap --once` twice at once reaps once
 is 'nothing is left of it' "$(sql "SELECT ready, dead FROM pgwork.depth('late')")" '0|1'
-refused 'expired is one of two words' 2 'drop or dead' pgwork queue set late --expired never
+refused 'expired is one of two words' 2 'dead or drop' pgwork queue set late --expired never
 refused 'a delay of more than ten years' 2 'enqueue: --delay is "3651d"' pgwork enqueue l x --delay 3651d
 refused 'a kind of 256 bytes' 2 '^pgwork: job 1: argument `kind` is longer' pgwork enqueue l x -k "$(printf '%256s' x | tr ' ' k)"
 for shape in '' -J; do
