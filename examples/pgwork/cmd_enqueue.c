@@ -378,7 +378,7 @@ int cmd_enqueue(cli *c, int argc, char **argv)
          .max = 10 * CLI_YEAR},
         {0, "run-at", "WHEN", "not before, like 2030-01-31T12:00:00Z", .time_us = &job->run_at_us},
         {0, "max-attempts", "N", "then to the dead letters (as the queue says)",
-         .number = &job->max_attempts, .min = 1, .max = 1000},
+         .number = &job->max_attempts, .min = 1, .max = 1000, .unlimited = true},
         {0, "lease", "TIME", "lease of these jobs (as the queue says)", .ms = &job->lease_ms,
          .min = 100, .max = 86400000},
         {'t', "tag", "TAG", "may be given up to 32 times", .words = &tags},

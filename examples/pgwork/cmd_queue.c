@@ -44,6 +44,7 @@ static int queue_each(const pgw_queue_info *q, void *arg)
         out_int(&o, "backoff_ms", q->opts->backoff_ms);
         out_int(&o, "backoff_cap_ms", q->opts->backoff_cap_ms);
         out_int(&o, "retention_ms", q->opts->retention_ms);
+        out_int(&o, "dead_retention_ms", q->opts->dead_retention_ms);
         out_int(&o, "max_bytes", q->opts->max_bytes);
         out_bool(&o, "notify", q->opts->notify != 0);
         out_end(&o);
@@ -57,7 +58,11 @@ static int queue_each(const pgw_queue_info *q, void *arg)
     table_int(&l->rows, q->depth->dead);
     table_age(&l->rows, q->depth->oldest_ms ? q->depth->oldest_ms : -1);
     table_age(&l->rows, q->opts->lease_ms);
-    table_int(&l->rows, q->opts->max_attempts);
+    if (q->opts->max_attempts == PGW_UNLIMITED) {
+        table_text(&l->rows, "unlimited");
+    } else {
+        table_int(&l->rows, q->opts->max_attempts);
+    }
     table_age(&l->rows, q->opts->retention_ms ? q->opts->retention_ms : -1);
     return 0;
 }
@@ -106,13 +111,15 @@ static int queue_configure(cli *c, int argc, char **argv, const usage *use,
     const opt opts[] = {{0, "lease", "TIME", "lease of a job that names none (30s)",
                          .ms = &q.lease_ms, .min = 100, .max = CLI_DAY},
                         {0, "max-attempts", "N", "then a job goes to the dead letters (10)",
-                         .number = &q.max_attempts, .min = 1, .max = 1000},
+                         .number = &q.max_attempts, .min = 1, .max = 1000, .unlimited = true},
                         {0, "backoff", "TIME", "first retry within TIME, then twice as much (1s)",
                          .ms = &q.backoff_ms, .min = 0, .max = CLI_YEAR},
                         {0, "backoff-cap", "TIME", "no retry later than TIME (1h)",
                          .ms = &q.backoff_cap_ms, .min = 0, .max = CLI_YEAR},
                         {0, "retention", "TIME", "keep finished jobs so long; 0: don't (0)",
                          .ms = &q.retention_ms, .min = 0, .max = 100 * CLI_YEAR},
+                        {0, "dead-retention", "TIME", "keep dead letters so long; 0: for ever (0)",
+                         .ms = &q.dead_retention_ms, .min = 0, .max = 100 * CLI_YEAR},
                         {0, "max-bytes", "N", "payload, body and meta of a job together (16777216)",
                          .number = &q.max_bytes, .min = 1, .max = 268435455},
                         {0, "notify", "on|off", "wake sleeping workers (on)", .text = &notify},

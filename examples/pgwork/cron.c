@@ -36,7 +36,7 @@ int cron_define(cli *c, cron_def *d, int argc, char **argv)
         {'p', "priority", "N", "of the job, 0 (first) to 9 (0)", .number = &d->job.priority,
          .max = 9},
         {0, "max-attempts", "N", "of the job, or nodes that may take a tick (10)",
-         .number = &d->job.max_attempts, .min = 1, .max = 1000},
+         .number = &d->job.max_attempts, .min = 1, .max = 1000, .unlimited = true},
         {0, "lease", "TIME", "of the job (as the queue says)", .ms = &d->job.lease_ms, .min = 100,
          .max = CLI_DAY},
         {'t', "tag", "TAG", "of the job; may be given again", .words = &d->tags},

@@ -125,12 +125,17 @@ static int opts_store(const cli *c, const opt *o, const char *value)
         }
         return opts_bad(c, o, value, allowed);
     }
+    if (o->unlimited && strcmp(value, "unlimited") == 0) {
+        *o->number = PGW_UNLIMITED;
+        return CLI_DONE;
+    }
     if (text_to_int(&n, value) && n >= min && n <= max) {
         if (o->number) *o->number = (int)n;
         if (o->big) *o->big = n;
         return CLI_DONE;
     }
-    snprintf(allowed, sizeof allowed, "a number from %" PRId64 " to %" PRId64, min, max);
+    snprintf(allowed, sizeof allowed, "a number from %" PRId64 " to %" PRId64 "%s", min, max,
+             o->unlimited ? ", or unlimited" : "");
     return opts_bad(c, o, value, allowed);
 }
 

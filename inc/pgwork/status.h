@@ -23,7 +23,7 @@ extern "C" {
 /* ------------------------------------------------------------------------------------------- */
 /** @name Sentinels @{ */
 #define PGW_DEFAULT   (-2) /* in options: as the property, queue, job or schedule says */
-#define PGW_UNLIMITED (-1) /* for waits and deadlines: none */
+#define PGW_UNLIMITED (-1) /* for waits, deadlines and attempts: no limit */
 /** @} */
 
 /* ------------------------------------------------------------------------------------------- */

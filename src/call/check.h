@@ -20,6 +20,7 @@
 #define PGW__ANY_NAME_MAX  255
 #define PGW__LEASE_MIN_MS  100
 #define PGW__LEASE_MAX_MS  86400000
+#define PGW__TIMEOUT_MAX_MS INT64_C(2592000000) /* of a job: 30 days */
 #define PGW__DELAY_MAX_MS  INT64_C(315360000000) /* ten years */
 #define PGW__PERIOD_MAX_MS INT64_C(31536000000)  /* a year */
 
@@ -43,6 +44,7 @@ pgw_status pgw__check_queue(pgw *h,
 pgw_status pgw__check_int(pgw *h, const char *argument, int64_t value, int64_t least, int64_t most);
 pgw_status pgw__check_count(pgw *h, const char *argument, size_t value, size_t least, size_t most);
 pgw_status pgw__check_lease(pgw *h, const char *argument, int64_t lease_ms); /* or PGW_DEFAULT */
+pgw_status pgw__check_attempts(pgw *h, const char *argument, int attempts);  /* so, too */
 pgw_status pgw__check_word(pgw *h, const char *argument, const char *value,
                            const char *const *words, size_t n);
 pgw_status pgw__check_json(pgw *h, const char *argument, const char *json,

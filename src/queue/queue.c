@@ -25,8 +25,10 @@ static pgw_status queue_settings(pgw *h, pgw__sql sql, const char *queue,
         st = pgw__check_int(h, "opts->backoff_cap_ms", o.backoff_cap_ms, 0, QUEUE_YEAR_MS);
     if (st == PGW_OK && o.retention_ms != PGW_DEFAULT)
         st = pgw__check_int(h, "opts->retention_ms", o.retention_ms, 0, 100 * QUEUE_YEAR_MS);
-    if (st == PGW_OK && o.max_attempts != PGW_DEFAULT)
-        st = pgw__check_int(h, "opts->max_attempts", o.max_attempts, 1, 1000);
+    if (st == PGW_OK && o.dead_retention_ms != PGW_DEFAULT)
+        st = pgw__check_int(h, "opts->dead_retention_ms", o.dead_retention_ms, 0,
+                            100 * QUEUE_YEAR_MS);
+    if (st == PGW_OK) st = pgw__check_attempts(h, "opts->max_attempts", o.max_attempts);
     if (st == PGW_OK && o.max_bytes != PGW_DEFAULT)
         st = pgw__check_int(h, "opts->max_bytes", o.max_bytes, 1, PGW__BYTES_MAX);
     if (st == PGW_OK && o.notify != PGW_DEFAULT)
@@ -36,12 +38,13 @@ static pgw_status queue_settings(pgw *h, pgw__sql sql, const char *queue,
         const pgw__param params[] = {
             P_TEXT(queue),
             P_INT8_OR_NULL(o.lease_ms, o.lease_ms < 0),
-            P_INT4_OR_NULL(o.max_attempts, o.max_attempts < 0),
+            P_INT4_OR_NULL(o.max_attempts, o.max_attempts == PGW_DEFAULT),
             P_INT8_OR_NULL(o.backoff_ms, o.backoff_ms < 0),
             P_INT8_OR_NULL(o.backoff_cap_ms, o.backoff_cap_ms < 0),
             P_INT8_OR_NULL(o.retention_ms, o.retention_ms < 0),
             P_INT4_OR_NULL(o.max_bytes, o.max_bytes < 0),
             {.type = PGW__BOOL, .null = o.notify < 0, .v.b = o.notify == 1},
+            P_INT8_OR_NULL(o.dead_retention_ms, o.dead_retention_ms < 0),
             P_END,
         };
 
@@ -191,7 +194,8 @@ static pgw_status queue_read_each(pgw *h, const pgw__rows *rows, void *ctx)
         opts.max_attempts = (int)pgw__rows_int(rows, row, 7);
         opts.max_bytes = (int)pgw__rows_int(rows, row, 8);
         opts.notify = (int)pgw__rows_int(rows, row, 9);
-        queue_depth_from(&depth, rows, row, 10);
+        opts.dead_retention_ms = pgw__rows_int(rows, row, 10);
+        queue_depth_from(&depth, rows, row, 11);
         stop = each->fn(&info, each->arg);
     }
     return count > 0 ? PGW_OK : PGW_OUTCOME_EMPTY;

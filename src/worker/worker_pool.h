@@ -16,6 +16,8 @@ void pgw__worker_run_here(pgw_worker *w);   /* one handler call in this thread *
 pgw__worker_counts pgw__worker_count(const pgw_worker *w);
 void pgw__worker_release_ready(
     pgw_worker *w); /* what is not started gets the verdict PGW_VERDICT_RELEASE */
+/* Jobs that wait for others of their kind, which take long all at once, are put off. */
+void pgw__worker_give_up_waiting(pgw_worker *w, int64_t now);
 void pgw__worker_sort_out(
     pgw_worker *w); /* takes what is not to start out of the prefetch buffer */
 
