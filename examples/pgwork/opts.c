@@ -287,7 +287,8 @@ int opts_parse(cli *c, args *a, const usage *use, const opt *opts, int argc, cha
     if (use->max >= 0 && a->count > use->max) {
         return opts_refuse(c, NULL, "one argument too many: ", a->at[use->max]);
     }
-    if (use->command && (!a->command || !a->command[0] || !*a->command[0])) {
+    bool instead = use->instead && use->instead->count > 0 && !a->command;
+    if (use->command && !instead && (!a->command || !a->command[0] || !*a->command[0])) {
         return opts_refuse(c, NULL, "which command? ", "-- COMMAND [ARG...]");
     }
     return OPTS_GO;

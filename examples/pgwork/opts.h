@@ -32,7 +32,8 @@ typedef struct usage {
     const char *more;    /* after the options; NULL: nothing */
     int min, max;        /* arguments; max -1: any number */
     const char *missing; /* what is missing when there are fewer than min */
-    bool command;        /* "-- COMMAND [ARG...]" has to follow */
+    bool command;        /* "-- COMMAND [ARG...]" has to follow, */
+    const wordlist *instead; /* unless one of these was given; NULL: always */
 } usage;
 
 typedef struct args {
