@@ -29,10 +29,10 @@ typedef struct opt {
 typedef struct usage {
     const char *synopsis; /* one line each, without "pgwork" */
     const char *about;
-    const char *more;    /* after the options; NULL: nothing */
-    int min, max;        /* arguments; max -1: any number */
-    const char *missing; /* what is missing when there are fewer than min */
-    bool command;        /* "-- COMMAND [ARG...]" has to follow, */
+    const char *more;        /* after the options; NULL: nothing */
+    int min, max;            /* arguments; max -1: any number */
+    const char *missing;     /* what is missing when there are fewer than min */
+    bool command;            /* "-- COMMAND [ARG...]" has to follow, */
     const wordlist *instead; /* unless one of these was given; NULL: always */
 } usage;
 

@@ -229,8 +229,8 @@ typedef struct pgw_kind_opts {
  *   count.
  * @note A kind with a limit keeps no handler from jobs of other kinds. A claimed job over the limit
  *   waits in the worker while others of its kind take less than a quarter of a second. Otherwise it
- *   is snoozed at once: no attempt is charged, statistics count it as snoozed, and other workers can
- *   have it when it comes back, after a quarter of a second to a minute. As with any delayed job
+ *   is snoozed at once: no attempt is charged, statistics count it as snoozed, and other workers
+ * can have it when it comes back, after a quarter of a second to a minute. As with any delayed job
  *   that takes a reaper.
  * @note The limit is this worker's. A queue of its own is better for a kind with a long backlog,
  *   since its jobs are claimed only when they can run.

@@ -290,9 +290,11 @@ static pgw_status check_data(pgw *h, check_path *path, const pgw_job_spec *job, 
     if (st != PGW_OK) return st;
     if (job->meta[strspn(job->meta, " \t\n\r")] != '{')
         return check_fault(h, path->text, "is not an object", "a JSON object, or NULL");
-    if (!pgw__json_int(job->meta, "timeout_ms", &timeout_ms)) return PGW_OK;
-    return pgw__check_int(h, check_field(path, "meta.timeout_ms"), timeout_ms, 1,
-                          PGW__TIMEOUT_MAX_MS);
+    if (!pgw__json_int(job->meta, "timeout_ms", &timeout_ms) ||
+        (timeout_ms >= 1 && timeout_ms <= PGW__TIMEOUT_MAX_MS))
+        return PGW_OK;
+    return check_fault(h, check_field(path, "meta.timeout_ms"), "is not a number of milliseconds",
+                       "1 .. 2592000000");
 }
 
 static pgw_status check_tags(pgw *h, check_path *path, const pgw_job_spec *job)

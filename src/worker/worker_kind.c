@@ -18,26 +18,27 @@
 #include "base/status.h"
 #include "call/check.h"
 
-#define KIND_MAX         1000 /* handlers by kind */
-#define KIND_WAIT_MS     250  /* a job that its kind has no room for waits here about so long */
-#define KIND_HANGS_MS    1000 /* and no longer than this, should the kind become slow */
-#define KIND_FIRST_US    10000
+#define KIND_MAX          1000 /* handlers by kind */
+#define KIND_WAIT_MS      250  /* a job that its kind has no room for waits here about so long */
+#define KIND_HANGS_MS     1000 /* and no longer than this, should the kind become slow */
+#define KIND_FIRST_US     10000
 #define KIND_APART_MIN_US 1000
 #define KIND_APART_MAX_US 1000000
-#define KIND_AWAY_MAX_MS 60000
-#define KIND_LATE_US     2000000 /* what a job that was put off may be late */
-#define KIND_STEPS       16      /* of random delays: a report takes all that have the same */
+#define KIND_AWAY_MAX_MS  60000
+#define KIND_LATE_US      2000000 /* what a job that was put off may be late */
+#define KIND_STEPS        16      /* of random delays: a report takes all that have the same */
 
 /* ---- which handler ---- */
 
+/* Without memory the job fails without a reason. */
 static pgw_verdict kind_unhandled(pgw_task *task, void *arg)
 {
     char error[PGW__KIND_MAX + 64];
 
     (void)arg;
     snprintf(error, sizeof(error), "this worker has no handler for kind \"%s\"",
-             pgw_job_kind(pgw_task_job(task)));
-    pgw_task_set_error(task, error);
+             pgw_job_kind(task->job));
+    task->error = pgw__mem_dup(error);
     return PGW_VERDICT_RETRY;
 }
 

@@ -10,11 +10,12 @@
 
 /* What handlers change. Times are monotonic milliseconds. */
 typedef struct pgw__worker_counts {
-    int waiting;              /* jobs not started: their kinds run as many as they may */
-    int ready, running, done; /* other jobs not started, with a handler, finished but not yet reported */
-    int free;                 /* jobs that idle handlers would take */
-    int whole;                /* of `done`: of claims of which nothing else is left */
-    int64_t due_at;           /* when the first of `done` must be reported; INT64_MAX: none */
+    int waiting; /* jobs not started: their kinds run as many as they may */
+    int ready, running,
+        done;           /* other jobs not started, with a handler, finished but not yet reported */
+    int free;           /* jobs that idle handlers would take */
+    int whole;          /* of `done`: of claims of which nothing else is left */
+    int64_t due_at;     /* when the first of `done` must be reported; INT64_MAX: none */
     bool blocked;       /* the next job prefetched starts only when all results are reported */
     int64_t hold_until; /* no claim before: what that job does is to be seen first */
 } pgw__worker_counts;

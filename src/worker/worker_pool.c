@@ -134,9 +134,9 @@ static int pool_free(const pgw_worker *w)
     return w->given.batch * (pgw__worker_handlers(w) - w->shared.busy);
 }
 
-/* With the lock held. A job in its last attempt would be dead, should this process die before it has
- * begun. Such a job is requeued unless a handler is free for it, and nothing is prefetched for a
- * while. */
+/* With the lock held. A job in its last attempt would be dead, should this process die before it
+ * has begun. Such a job is requeued unless a handler is free for it, and nothing is prefetched for
+ * a while. */
 static void pool_add(pgw_worker *w, pgw__taskset *c)
 {
     const int64_t now = pgw__clock_ms();

@@ -98,8 +98,7 @@ static void run_to_the_end(pgw_worker *w)
 static void handle(pgw_worker *w, const char *kind, pgw_handler_fn *fn, void *arg,
                    const pgw_kind_opts *opts)
 {
-    if (pgw_worker_handle(w, kind, fn, arg, opts) != PGW_OK)
-        TEST_FAIL_MESSAGE(pgw_worker_error(w));
+    if (pgw_worker_handle(w, kind, fn, arg, opts) != PGW_OK) TEST_FAIL_MESSAGE(pgw_worker_error(w));
 }
 
 /* ---- a limit ---- */

@@ -35,7 +35,7 @@ void fake_jobs(const char *queue, int n, int64_t lease_ms); /* ids go on from th
 /* What jobs from an id to another one have; NULL: no meta. */
 void fake_kind(int64_t first, int64_t last, const char *kind, const char *meta);
 int64_t fake_delay_of(int64_t id); /* as its last failure or snooze said */
-void fake_max_attempts(int n);                              /* of every job; 0: many */
+void fake_max_attempts(int n);     /* of every job; 0: many */
 /* The next `times` calls of a verb answer `st`; with `applied`, after having done their work. */
 void fake_fails(fake_verb verb, pgw_status st, int times, int applied);
 void fake_turns_read_only(void);         /* that is why they fail */

@@ -1883,9 +1883,9 @@ static pgw_verdict counting(pgw_task *task, void *arg)
 static void born(pgw_handler_fn *fn, pgw_batch_fn *batch_fn)
 {
     TEST_ASSERT_EQUAL_INT(
-        PGW_OK, pgw_worker_new(
-                    conf, &(pgw_worker_spec){sizeof(pgw_worker_spec), one, 1, fn, batch_fn, NULL},
-                    &w));
+        PGW_OK,
+        pgw_worker_new(
+            conf, &(pgw_worker_spec){sizeof(pgw_worker_spec), one, 1, fn, batch_fn, NULL}, &w));
 }
 
 static void runs(void)
@@ -1897,8 +1897,7 @@ static void runs(void)
 
 static void handle(const char *kind, pgw_handler_fn *fn, void *arg, const pgw_kind_opts *opts)
 {
-    if (pgw_worker_handle(w, kind, fn, arg, opts) != PGW_OK)
-        TEST_FAIL_MESSAGE(pgw_worker_error(w));
+    if (pgw_worker_handle(w, kind, fn, arg, opts) != PGW_OK) TEST_FAIL_MESSAGE(pgw_worker_error(w));
 }
 
 void test_a_job_goes_to_the_handler_of_its_kind(void)
@@ -2097,10 +2096,10 @@ void test_what_no_handler_can_be_set_with_is_named(void)
     memset(longer, 'x', 256);
     longer[256] = '\0';
     born(NULL, NULL);
-#define BAD(words, ...)                                                                    \
-    do {                                                                                   \
-        o = (pgw_kind_opts)PGW_KIND_OPTS_INIT;                                             \
-        TEST_ASSERT_EQUAL_INT(PGW_EINVAL, (__VA_ARGS__));                                  \
+#define BAD(words, ...)                                                                         \
+    do {                                                                                        \
+        o = (pgw_kind_opts)PGW_KIND_OPTS_INIT;                                                  \
+        TEST_ASSERT_EQUAL_INT(PGW_EINVAL, (__VA_ARGS__));                                       \
         if (strstr(pgw_worker_error(w), words) == NULL) TEST_FAIL_MESSAGE(pgw_worker_error(w)); \
     } while (0)
     BAD("`kind` is NULL", pgw_worker_handle(w, NULL, noop, NULL, &o));
@@ -2110,7 +2109,8 @@ void test_what_no_handler_can_be_set_with_is_named(void)
     BAD("`opts->struct_size`", (o.struct_size = 3, pgw_worker_handle(w, "a", noop, NULL, &o)));
     BAD("`opts->concurrency` is 0: allowed is 1 .. 1024",
         (o.concurrency = 0, pgw_worker_handle(w, "a", noop, NULL, &o)));
-    BAD("`opts->max_attempts` is -1", (o.max_attempts = -1, pgw_worker_handle(w, "a", noop, NULL, &o)));
+    BAD("`opts->max_attempts` is -1",
+        (o.max_attempts = -1, pgw_worker_handle(w, "a", noop, NULL, &o)));
     BAD("`opts->timeout_ms` is 2592000001",
         (o.timeout_ms = 2592000001, pgw_worker_handle(w, "a", noop, NULL, &o)));
     BAD("`opts->backoff_ms` is -1", (o.backoff_ms = -1, pgw_worker_handle(w, "a", noop, NULL, &o)));

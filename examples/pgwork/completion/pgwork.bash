@@ -67,7 +67,8 @@ _pgwork() {
         case $verb in
         list) own="--at-most" queue= ;;
         depth) own="--at-most" ;;
-        create | set) own="--lease --max-attempts --backoff --backoff-cap --retention --max-bytes --notify" ;;
+        create | set) own="--lease --max-attempts --backoff --backoff-cap --retention --dead-retention
+            --max-bytes --notify" ;;
         purge) own="--state" ;;
         drop) own="--force" ;;
         esac
@@ -75,8 +76,8 @@ _pgwork() {
     enqueue) own="-f --file -0 --null -J --json-lines -F --full --member --empty -b --body -k --kind -p --priority
         --delay --run-at --max-attempts --lease -t --tag --key --key-scope --key-policy --key-period --group --expires-at
         --meta --op" ;;
-    work) own="-j --jobs -n --max --once --until-empty --lease --timeout --grace --pass --later -k --keep-output -b --body
-        --literal --holder --" ;;
+    work) own="-j --jobs -n --max --once --until-empty --lease --timeout --grace --pass --later --kind --kind-jobs
+        --kind-timeout -k --keep-output -b --body --literal --holder --" ;;
     claim) own="-n --max --lease --wait --holder" ;;
     complete) own="--output" ;;
     fail) own="-e --error --retry --dead" ;;
