@@ -235,11 +235,16 @@ typedef struct pgw_kind_opts {
  * @note The limit is this worker's. A queue of its own is better for a kind with a long backlog,
  *   since its jobs are claimed only when they can run.
  *
+ *     static pgw_verdict transcode(pgw_task *task, void *arg)
+ *     {
+ *         work(pgw_job_payload(pgw_task_job(task)));
+ *         return arg == NULL ? PGW_VERDICT_DONE : PGW_VERDICT_RETRY;
+ *     }
+ *
  *     pgw_kind_opts o = PGW_KIND_OPTS_INIT;
  *     o.concurrency = 1, o.timeout_ms = 3600000; // one at a time, an hour each
  *     o.max_attempts = 3, o.backoff_ms = 60000;
  *     st = pgw_worker_handle(w, "transcode", transcode, NULL, &o);
- *     if (st == PGW_OK) st = pgw_worker_handle(w, "mail", mail, NULL, NULL);
  *     if (st < 0) fprintf(stderr, "%s\n", pgw_worker_error(w));
  */
 PGW_API pgw_status pgw_worker_handle(pgw_worker *w, const char *kind, pgw_handler_fn *fn, void *arg,
