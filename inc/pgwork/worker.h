@@ -62,7 +62,7 @@ typedef struct pgw_task pgw_task;     /* a job that a handler works on */
 /** What a handler decided. */
 typedef enum pgw_verdict {
     PGW_VERDICT_DONE,    /* complete, with the output if one was set */
-    PGW_VERDICT_RETRY,   /* fail: again after the queue's backoff, or the time set by
+    PGW_VERDICT_RETRY,   /* fail: again after the backoff of its kind or queue, or the time set by
                             pgw_task_set_delay */
     PGW_VERDICT_DEAD,    /* fail: to the dead letters at once */
     PGW_VERDICT_SNOOZE,  /* again after the time set by pgw_task_set_delay, no attempt charged */

@@ -153,6 +153,7 @@ static void pool_add(pgw_worker *w, pgw__taskset *c)
         } else if (t->kind->held < t->kind->limit) {
             pool_make_ready(w, t);
         } else if (!last && t->kind->waiting.count < pgw__kind_room(t->kind)) {
+            if (t->kind->waiting.count == 0) t->kind->began_at = now;
             pgw__list_push(&t->kind->waiting, t);
             w->shared.waiting++;
         } else {

@@ -61,7 +61,7 @@ typedef struct pgw__kind {
     int held;          /* jobs in `ready`, or with a handler: at most `limit` */
     pgw__list waiting; /* claimed beyond it, for a moment */
     int64_t each_us;   /* what a job takes, on average; 0: not known yet */
-    int64_t began_at;  /* the last one */
+    int64_t began_at;  /* the last one, or the first to wait */
     int64_t return_us; /* the last job that was put off comes back then */
 } pgw__kind;
 
