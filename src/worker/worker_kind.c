@@ -21,7 +21,7 @@
 #define KIND_MAX          1000 /* handlers by kind */
 #define KIND_WAIT_MS      250  /* a job that its kind has no room for waits here about so long */
 #define KIND_HANGS_MS     1000 /* and no longer than this, should the kind become slow */
-#define KIND_FIRST_US     10000
+#define KIND_FIRST_US     50000 /* between two of these, while nobody knows how long one takes */
 #define KIND_APART_MIN_US 1000
 #define KIND_APART_MAX_US 1000000
 #define KIND_AWAY_MAX_MS  60000

@@ -53,6 +53,8 @@ yes 'names no last attempt' grep -q "^pgwork: job $id, attempt 1: exit 3$" "$tmp
 refused 'a number of attempts that is none' 2 'from 1 to 1000, or unlimited' pgwork queue set u --max-attempts 0
 id=$(pgwork enqueue a x --max-attempts unlimited)
 is 'of one job' "$(sql "SELECT max_attempts FROM pgwork.job WHERE id = $id")" -1
+code 'of the jobs of a schedule' 0 pgwork cron add s '0 0 1 1 *' -Q a --max-attempts unlimited
+is 'is kept' "$(sql "SELECT max_attempts FROM pgwork.schedule WHERE name = 's'")" -1
 code 'as a line' 0 pgwork enqueue a -F '{"payload": 1, "max_attempts": -1}'
 id=$(pgwork enqueue u x)
 pgwork -q work u --until-empty -- sh -c 'exit 65' 2>/dev/null

@@ -301,7 +301,12 @@ fake_state fake_state_of(int64_t id)
 
 int fake_attempt_of(int64_t id)
 {
-    return srv.jobs[id].attempt;
+    int attempt;
+
+    pthread_mutex_lock(&srv.lock);
+    attempt = srv.jobs[id].attempt;
+    pthread_mutex_unlock(&srv.lock);
+    return attempt;
 }
 
 int fake_finishes_of(int64_t id)
