@@ -45,7 +45,7 @@ CREATE TABLE pgwork.queue (
     backoff_cap_ms bigint NOT NULL DEFAULT 3600000     CHECK (backoff_cap_ms BETWEEN 0 AND 31536000000),
     retention_ms   bigint NOT NULL DEFAULT 0           CHECK (retention_ms BETWEEN 0 AND 3153600000000),
     max_bytes      integer NOT NULL DEFAULT 16777216   CHECK (max_bytes BETWEEN 1 AND 268435455),
-    dead_retention_ms bigint NOT NULL DEFAULT 0 CHECK (dead_retention_ms BETWEEN 0 AND 3153600000000), -- 0: for ever
+    dead_retention_ms bigint NOT NULL DEFAULT -1 CHECK (dead_retention_ms = -1 OR dead_retention_ms > 0), -- -1: kept
     paused boolean NOT NULL DEFAULT false, draining boolean NOT NULL DEFAULT false, -- no claims; no enqueues
     notify         boolean NOT NULL DEFAULT true,  -- wake up waiting workers
     created_at     timestamptz NOT NULL DEFAULT pgwork._now()

@@ -95,7 +95,7 @@ BEGIN
                     ('max_attempts', nullif(max_attempts, -1), 1, 1000, ', or -1 (no limit)'),
                     ('backoff_cap_ms', backoff_cap_ms, 0, 31536000000, ' (a year)'),
                     ('retention_ms', retention_ms, 0, 3153600000000, ' (0: keep nothing)'),
-                    ('dead_retention_ms', dead_retention_ms, 0, 3153600000000, ' (0: for ever)'),
+                    ('dead_retention_ms', nullif(dead_retention_ms, -1), 1, 3153600000000, ', or -1 (for ever)'),
                     ('max_bytes', max_bytes, 1, 268435455, '')) a (name, value, low, high, note)
       WHERE a.value IS NOT NULL;
     UPDATE pgwork.queue t

@@ -281,7 +281,7 @@ BEGIN
     FOR part IN SELECT * FROM (VALUES
            ('done_job', 'pgwork.queue g', 'd.queue = g.id AND d.finished_at < $1 - g.retention_ms * interval ''1 ms'''),
            ('unique_key', '(SELECT) g', 'd.free_after < $1'), ('dead_job', 'pgwork.queue g',
-            'd.queue = g.id AND d.died_at < $1 - nullif(g.dead_retention_ms, 0) * interval ''1 ms'''),
+            'd.queue = g.id AND d.died_at < $1 - nullif(g.dead_retention_ms, -1) * interval ''1 ms'''),
            ('operation', '(SELECT value::bigint AS kept FROM pgwork.setting WHERE name = ''op_retention_ms'') g',
             'd.at < $1 - g.kept * interval ''1 ms''')) v (place, ranges, what)
         UNION ALL SELECT p, 'unnest($3, $4) g (low, high)', 'd.queue > g.low AND d.queue < g.high AND NOT EXISTS'

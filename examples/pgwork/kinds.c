@@ -69,7 +69,7 @@ static bool kinds_timeout(kind *one, const char *value)
 {
     int64_t ms;
     if (!text_to_ms(&ms, value) || ms < 0 || ms > 30 * CLI_DAY) return false;
-    one->opts.timeout_ms = ms;
+    one->opts.timeout_ms = ms > 0 ? ms : PGW_UNLIMITED;
     return true;
 }
 

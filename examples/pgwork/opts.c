@@ -110,6 +110,12 @@ static int opts_store(const cli *c, const opt *o, const char *value)
                    ? CLI_DONE
                    : opts_bad(c, o, value, "a time with its zone, like 2030-01-31T12:00:00Z");
     }
+    if (o->unlimited && strcmp(value, "unlimited") == 0) {
+        if (o->number) *o->number = PGW_UNLIMITED;
+        if (o->ms) *o->ms = PGW_UNLIMITED;
+        return CLI_DONE;
+    }
+    const char *also = o->unlimited ? ", or unlimited" : "";
     int64_t min = o->min, max = o->max;
     if (max == 0) max = o->number ? INT_MAX : INT64_MAX;
     if (o->ms) {
@@ -120,22 +126,17 @@ static int opts_store(const cli *c, const opt *o, const char *value)
         }
         int used = snprintf(allowed, sizeof allowed, "a duration like 500ms, 30s, 5m, 2h or 1d");
         if (o->max) {
-            snprintf(allowed + used, sizeof allowed - (size_t)used, ", from %s to %s",
-                     text_age(from, min), text_age(to, max));
+            snprintf(allowed + used, sizeof allowed - (size_t)used, ", from %s to %s%s",
+                     text_age(from, min), text_age(to, max), also);
         }
         return opts_bad(c, o, value, allowed);
-    }
-    if (o->unlimited && strcmp(value, "unlimited") == 0) {
-        *o->number = PGW_UNLIMITED;
-        return CLI_DONE;
     }
     if (text_to_int(&n, value) && n >= min && n <= max) {
         if (o->number) *o->number = (int)n;
         if (o->big) *o->big = n;
         return CLI_DONE;
     }
-    snprintf(allowed, sizeof allowed, "a number from %" PRId64 " to %" PRId64 "%s", min, max,
-             o->unlimited ? ", or unlimited" : "");
+    snprintf(allowed, sizeof allowed, "a number from %" PRId64 " to %" PRId64 "%s", min, max, also);
     return opts_bad(c, o, value, allowed);
 }
 

@@ -23,7 +23,7 @@ typedef struct opt {
     int64_t *time_us; /* 2030-01-31T12:00:00Z */
     wordlist *words;  /* may be given again and again */
     int64_t min, max; /* for number, big and ms; max 0: no limit */
-    bool unlimited;   /* the number may be the word "unlimited", too: PGW_UNLIMITED */
+    bool unlimited;   /* number or ms may be the word "unlimited", too: PGW_UNLIMITED */
 } opt;
 
 typedef struct usage {

@@ -18,9 +18,9 @@
 #include "base/status.h"
 #include "call/check.h"
 
-#define KIND_MAX          1000 /* handlers by kind */
-#define KIND_WAIT_MS      250  /* a job that its kind has no room for waits here about so long */
-#define KIND_HANGS_MS     1000 /* and no longer than this, should the kind become slow */
+#define KIND_MAX          1000  /* handlers by kind */
+#define KIND_WAIT_MS      250   /* a job that its kind has no room for waits here about so long */
+#define KIND_HANGS_MS     1000  /* and no longer than this, should the kind become slow */
 #define KIND_FIRST_US     50000 /* between two of these, while nobody knows how long one takes */
 #define KIND_APART_MIN_US 1000
 #define KIND_APART_MAX_US 1000000
@@ -143,8 +143,9 @@ static pgw_status kind_check(pgw_worker *w, const char *name, pgw_handler_fn *fn
     if (opts != NULL) memcpy(mine, opts, opts->struct_size);
     if (kind_fits(w, "concurrency", mine->concurrency, 1, 1024, "1 .. 1024, or PGW_DEFAULT") &&
         kind_fits(w, "max_attempts", mine->max_attempts, 1, 1000, "1 .. 1000, or PGW_DEFAULT") &&
-        kind_fits(w, "timeout_ms", mine->timeout_ms, 0, PGW__TIMEOUT_MAX_MS,
-                  "0 .. 2592000000, or PGW_DEFAULT") &&
+        (mine->timeout_ms == PGW_UNLIMITED ||
+         kind_fits(w, "timeout_ms", mine->timeout_ms, 1, PGW__TIMEOUT_MAX_MS,
+                   "1 .. 2592000000, PGW_UNLIMITED or PGW_DEFAULT")) &&
         kind_fits(w, "backoff_ms", mine->backoff_ms, 0, PGW__PERIOD_MAX_MS,
                   "0 .. 31536000000, or PGW_DEFAULT") &&
         kind_fits(w, "backoff_cap_ms", mine->backoff_cap_ms, 0, PGW__PERIOD_MAX_MS,
@@ -200,7 +201,9 @@ int64_t pgw__kind_timeout_ms(const pgw_worker *w, const pgw__kind *kind, const p
     if (meta != NULL && pgw__json_int(meta, "timeout_ms", &timeout_ms) && timeout_ms > 0 &&
         timeout_ms <= PGW__TIMEOUT_MAX_MS)
         return timeout_ms;
-    return kind->opts.timeout_ms != PGW_DEFAULT ? kind->opts.timeout_ms : w->given.timeout_ms;
+    timeout_ms = kind->opts.timeout_ms;
+    if (timeout_ms == PGW_UNLIMITED) return 0;
+    return timeout_ms != PGW_DEFAULT ? timeout_ms : w->given.timeout_ms;
 }
 
 static int64_t kind_backoff_ms(const pgw_kind_opts *o, int attempt)

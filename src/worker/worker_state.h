@@ -148,7 +148,6 @@ static inline bool pgw__worker_is_last(const pgw_job *job)
 typedef struct pgw__extension {
     pgw_task **tasks;
     pgw_ref *refs;
-    pgw_status *outcomes;
     int64_t *sent_at;
     size_t count;
     pgw__wake wake; /* a lease needs the heartbeat earlier than it knows, or it shall end */
@@ -222,7 +221,6 @@ struct pgw_worker {
         size_t max;
         pgw_task **out;
         pgw_ref *refs;
-        pgw_status *outcomes;
         const char **outputs;
     } flush;
 

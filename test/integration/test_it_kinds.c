@@ -30,7 +30,7 @@ static void enqueue_kind(const char *kind, int n, const char *meta)
         jobs[i] = (pgw_job_spec)PGW_JOB_SPEC_INIT;
         jobs[i].kind = kind, jobs[i].meta = meta;
     }
-    must(pgw_enqueue_many(h, queue, jobs, (size_t)n, NULL, NULL, NULL));
+    must(pgw_enqueue_many(h, queue, jobs, (size_t)n, NULL));
 }
 
 static long long jobs_that(const char *condition)
@@ -165,11 +165,13 @@ void test_a_job_of_unlimited_attempts_never_dies_of_them(void)
     pgw_job_spec job = PGW_JOB_SPEC_INIT;
     pgw_queue_opts q = PGW_QUEUE_OPTS_INIT;
     pgw_kind_opts o = PGW_KIND_OPTS_INIT;
+    pgw_ref ref = {0};
     pgw_worker *w;
     int64_t id;
 
     job.max_attempts = PGW_UNLIMITED;
-    must(pgw_enqueue(h, queue, &job, NULL, &id));
+    must(pgw_enqueue(h, queue, &job, &id));
+    ref.id = id;
     TEST_ASSERT_EQUAL_INT64(-1, of_job(id, "max_attempts"));
     pgtemp_exec("UPDATE pgwork.live_job SET attempt = 2147483645 WHERE token IS NULL");
     for (int i = 0; i < 4; i++) {
@@ -177,7 +179,7 @@ void test_a_job_of_unlimited_attempts_never_dies_of_them(void)
         TEST_ASSERT_EQUAL_INT64(1, run(fails_now, PGW_OK).failed);
         TEST_ASSERT_EQUAL_INT64(1, jobs_in("ready"));
     }
-    must(pgw_cancel(h, queue, &id, 1, NULL));
+    must(pgw_cancel(h, queue, &ref, 1));
     set("worker.max_jobs", "0");
 
     q.max_attempts = PGW_UNLIMITED;
@@ -195,19 +197,19 @@ void test_attempts_are_limited_by_a_number_or_not_at_all(void)
     static const int bad[] = {0, -3, 1001};
     pgw_job_spec jobs[3] = {PGW_JOB_SPEC_INIT, PGW_JOB_SPEC_INIT, PGW_JOB_SPEC_INIT};
     pgw_queue_opts q = PGW_QUEUE_OPTS_INIT;
-    int64_t ids[3];
+    pgw_enqueued done[3];
 
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         jobs[0].max_attempts = q.max_attempts = bad[i];
-        TEST_ASSERT_EQUAL_INT(PGW_EINVAL, pgw_enqueue(h, queue, &jobs[0], NULL, NULL));
+        TEST_ASSERT_EQUAL_INT(PGW_EINVAL, pgw_enqueue(h, queue, &jobs[0], NULL));
         TEST_ASSERT_NOT_NULL(strstr(pgw_error_message(h), "1 .. 1000, PGW_UNLIMITED"));
         TEST_ASSERT_EQUAL_INT(PGW_EINVAL, pgw_queue_set(h, queue, &q));
     }
     jobs[0].max_attempts = PGW_UNLIMITED, jobs[2].max_attempts = 7; /* 1: as the queue says */
-    must(pgw_enqueue_many(h, queue, jobs, 3, NULL, ids, NULL));
-    TEST_ASSERT_EQUAL_INT64(-1, of_job(ids[0], "max_attempts"));
-    TEST_ASSERT_EQUAL_INT64(3, of_job(ids[1], "max_attempts"));
-    TEST_ASSERT_EQUAL_INT64(7, of_job(ids[2], "max_attempts"));
+    must(pgw_enqueue_many(h, queue, jobs, 3, done));
+    TEST_ASSERT_EQUAL_INT64(-1, of_job(done[0].id, "max_attempts"));
+    TEST_ASSERT_EQUAL_INT64(3, of_job(done[1].id, "max_attempts"));
+    TEST_ASSERT_EQUAL_INT64(7, of_job(done[2].id, "max_attempts"));
 }
 
 void test_a_kind_without_a_handler_is_retried_and_dies_with_its_name(void)
@@ -247,7 +249,7 @@ void test_a_timeout_that_is_none_is_refused(void)
     job.meta = meta;
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         snprintf(meta, sizeof(meta), "{\"timeout_ms\": %s}", bad[i]);
-        TEST_ASSERT_EQUAL_INT_MESSAGE(PGW_EINVAL, pgw_enqueue(h, queue, &job, NULL, NULL), meta);
+        TEST_ASSERT_EQUAL_INT_MESSAGE(PGW_EINVAL, pgw_enqueue(h, queue, &job, NULL), meta);
         TEST_ASSERT_NOT_NULL(strstr(pgw_error_message(h), "`job.meta.timeout_ms`"));
         snprintf(sql, sizeof(sql),
                  "DO $$ BEGIN PERFORM pgwork.enqueue('%s', NULL, meta => '%s');"
@@ -256,7 +258,7 @@ void test_a_timeout_that_is_none_is_refused(void)
         pgtemp_exec(sql);
     }
     snprintf(meta, sizeof(meta), "{\"timeout_ms\": 2592000000, \"other\": \"x\"}");
-    must(pgw_enqueue(h, queue, &job, NULL, NULL));
+    must(pgw_enqueue(h, queue, &job, NULL));
 }
 
 /* ---- dead letters ---- */
@@ -271,6 +273,8 @@ void test_dead_letters_are_kept_as_long_as_the_queue_says(void)
     TEST_ASSERT_EQUAL_INT64(3, jobs_in("dead"));
     pgtemp_exec("SELECT pgwork.prune()");
     TEST_ASSERT_EQUAL_INT64(3, jobs_in("dead")); /* for ever, unless told otherwise */
+    q.dead_retention_ms = PGW_UNLIMITED;
+    must(pgw_queue_set(h, queue, &q));
     q.dead_retention_ms = 60000;
     must(pgw_queue_set(h, queue, &q));
     snprintf(sql, sizeof(sql),

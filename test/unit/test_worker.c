@@ -664,7 +664,7 @@ void test_a_result_that_never_goes_through_holds_up_no_others(void)
 
 static atomic_int given_up, next_tries;
 
-static void hear_trouble(void *arg, pgw_log_level level, const char *component, const char *message)
+static void hear_trouble(pgw_log_level level, const char *component, const char *message, void *arg)
 {
     (void)arg, (void)level, (void)component;
     if (strstr(message, "giving up") != NULL) atomic_fetch_add(&given_up, 1);
@@ -689,7 +689,7 @@ void test_a_refused_result_costs_no_others_a_pause(void)
 
 static int calls_before_pause;
 
-static void hear_pause(void *arg, pgw_log_level level, const char *component, const char *message)
+static void hear_pause(pgw_log_level level, const char *component, const char *message, void *arg)
 {
     (void)arg, (void)level, (void)component;
     if (strstr(message, "next try in") != NULL && calls_before_pause == 0)
@@ -939,7 +939,7 @@ static void await_idle(int calls)
     TEST_ASSERT_EQUAL_INT(calls, fake_calls(FAKE_IDLE));
 }
 
-static void hear_advice(void *arg, pgw_log_level level, const char *component, const char *message)
+static void hear_advice(pgw_log_level level, const char *component, const char *message, void *arg)
 {
     (void)arg, (void)level, (void)component;
     if (strstr(message, "no notifications, polling: ") && strstr(message, ": do something; next"))
@@ -2080,7 +2080,7 @@ void test_the_timeout_of_a_job_goes_before_its_kinds_and_that_before_the_workers
     fake_kind(2, 2, "a", "{\"a\": {\"timeout_ms\": 5}, \"timeout_ms\": 20}");
     atomic_store(&seen, 0);
     set("worker.job_timeout_ms", "86400000");
-    o.timeout_ms = 0;
+    o.timeout_ms = PGW_UNLIMITED;
     born(noop, NULL);
     handle("a", until_signalled, NULL, &o);
     runs();
@@ -2111,6 +2111,8 @@ void test_what_no_handler_can_be_set_with_is_named(void)
         (o.concurrency = 0, pgw_worker_handle(w, "a", noop, NULL, &o)));
     BAD("`opts->max_attempts` is -1",
         (o.max_attempts = -1, pgw_worker_handle(w, "a", noop, NULL, &o)));
+    BAD("`opts->timeout_ms` is 0: allowed is 1 ..",
+        (o.timeout_ms = 0, pgw_worker_handle(w, "a", noop, NULL, &o)));
     BAD("`opts->timeout_ms` is 2592000001",
         (o.timeout_ms = 2592000001, pgw_worker_handle(w, "a", noop, NULL, &o)));
     BAD("`opts->backoff_ms` is -1", (o.backoff_ms = -1, pgw_worker_handle(w, "a", noop, NULL, &o)));
