@@ -45,7 +45,7 @@ refused 'a command that is not there' 127 'cannot start not-there' pgwork work a
 refused 'a timeout of a job that is none' 2 'timeout_ms. is not a number of milliseconds: allowed is 1 .. 2592000000' pgwork enqueue a x --meta '{"timeout_ms": "5s"}'
 
 code 'unlimited attempts' 0 pgwork queue create u --max-attempts unlimited --backoff 0 --dead-retention 1h
-is 'are listed' "$(pgwork queue list | awk '$1 == "u" { print $9 }')" unlimited
+is 'are listed' "$(pgwork queue list | awk '$1 == "u" { print $10 }')" unlimited
 is 'and in JSON, with how long dead letters are kept' "$(pgwork --json queue list | grep '"u"' | grep -o '"max_attempts":-1\|"dead_retention_ms":3600000' | tr '\n' ' ')" '"max_attempts":-1 "dead_retention_ms":3600000 '
 id=$(pgwork enqueue u x)
 code 'a failure' 0 pgwork work u --until-empty -- sh -c 'exit 3'
