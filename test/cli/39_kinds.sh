@@ -39,7 +39,7 @@ refused 'a command without words' 2 '--kind is "x= ": allowed is KIND=COMMAND' p
 refused 'a kind twice' 2 'each KIND once' pgwork work a --kind x=true --kind x=false
 refused 'a limit of 0' 2 '--kind-jobs is "x=0": allowed is KIND=N, with N from 1 to 1024' pgwork work a --kind-jobs x=0 -- true
 refused 'a timeout that is none' 2 '--kind-timeout is "x=soon": allowed is KIND=TIME' pgwork work a --kind-timeout x=soon -- true
-refused 'no command at all' 2 'which command?' pgwork work a --kind-jobs x=1
+refused 'no command at all' 2 'no command: expected' pgwork work a --kind-jobs x=1
 refused 'a place in a script' 2 'would run what the payload says' pgwork work a --kind 'x=sh -c {file}'
 refused 'a command that is not there' 127 'cannot start not-there' pgwork work a --kind 'x=not-there'
 refused 'a timeout of a job that is none' 2 'timeout_ms. is not a number of milliseconds: allowed is 1 .. 2592000000' pgwork enqueue a x --meta '{"timeout_ms": "5s"}'
