@@ -32,7 +32,7 @@ pgwork queue create d --max-attempts 1
 pgwork enqueue d -J '{}' -k slow >/dev/null
 pgwork enqueue d -J '{}' -k own --meta '{"timeout_ms": 100}' >/dev/null
 code 'timeouts of a kind and of a job' 0 pgwork work d --until-empty --kind-timeout slow=100ms --kind 'slow=sleep 60' -- sleep 60
-is 'end their commands' "$(sql "SELECT string_agg(DISTINCT error, '|') FROM pgwork.job WHERE queue = 'd' AND state = 'dead'")" 'took too long, the command was ended'
+is 'end their commands' "$(sql "SELECT string_agg(DISTINCT error, '|') FROM pgwork.job WHERE queue = 'd' AND state = 'dead'")" 'took too long, the command was stopped'
 
 refused 'a kind without a command' 2 'kind "x" has no command' pgwork work a --kind y=true --kind-jobs x=1
 refused 'a command without words' 2 '--kind is "x= ": allowed is KIND=COMMAND' pgwork work a --kind 'x= ' -- true
@@ -40,7 +40,7 @@ refused 'a kind twice' 2 'each KIND once' pgwork work a --kind x=true --kind x=f
 refused 'a limit of 0' 2 '--kind-jobs is "x=0": allowed is KIND=N, with N from 1 to 1024' pgwork work a --kind-jobs x=0 -- true
 refused 'a timeout that is none' 2 '--kind-timeout is "x=soon": allowed is KIND=TIME' pgwork work a --kind-timeout x=soon -- true
 refused 'no command at all' 2 'no command: expected' pgwork work a --kind-jobs x=1
-refused 'a place in a script' 2 'would run what the payload says' pgwork work a --kind 'x=sh -c {file}'
+refused 'a place in a script' 2 'would run text of the payload' pgwork work a --kind 'x=sh -c {file}'
 refused 'a command that is not there' 127 'cannot start not-there' pgwork work a --kind 'x=not-there'
 refused 'a timeout of a job that is none' 2 'timeout_ms. is not a number of milliseconds: allowed is 1 .. 2592000000' pgwork enqueue a x --meta '{"timeout_ms": "5s"}'
 
