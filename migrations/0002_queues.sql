@@ -116,16 +116,8 @@ BEGIN
     IF NOT FOUND THEN PERFORM pgwork._queue(queue); END IF; -- no change, unless the queue does not exist
 END $$;
 
-CREATE FUNCTION pgwork.queue_pause(queue text) RETURNS void
-LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp RETURN pgwork._set_state(queue, true, NULL);
 CREATE FUNCTION pgwork.queue_drain(queue text) RETURNS void
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp RETURN pgwork._set_state(queue, NULL, true);
-CREATE FUNCTION pgwork.queue_resume(queue text) RETURNS void
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-BEGIN
-    PERFORM pgwork._set_state(queue, false, false), pgwork._wake(queue, 256);
-END $$;
-
 -- That long ago. Infinity: any time.
 CREATE FUNCTION pgwork._before(older_than_ms bigint) RETURNS timestamptz LANGUAGE plpgsql AS $$
 BEGIN
@@ -177,7 +169,7 @@ END $$;
 -- The tables whose rows belong to a queue.
 CREATE FUNCTION pgwork._places() RETURNS text[] LANGUAGE sql IMMUTABLE
 RETURN string_to_array('live_job,delayed_job,dead_job,done_job,cancel_request,unique_key,operation,mark,'
-                       'group_rule,admitted_job,gate_event,gate_mark', ',');
+                       'group_rule,admitted_job,gate_event,gate_mark,hold', ',');
 
 CREATE FUNCTION pgwork.queue_drop(queue text, force boolean DEFAULT false) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -289,9 +281,7 @@ RETURN ARRAY(SELECT n FROM unnest(queues) n WHERE NOT EXISTS (SELECT FROM pgwork
 
 COMMENT ON FUNCTION pgwork.queue_create IS 'Creates a queue, or changes the given settings of an existing one.';
 COMMENT ON FUNCTION pgwork.queue_set IS 'Changes settings of a queue; NULL leaves a setting unchanged.';
-COMMENT ON FUNCTION pgwork.queue_pause IS 'Stops claims until queue_resume(); enqueues go on.';
 COMMENT ON FUNCTION pgwork.queue_drain IS 'Stops enqueues until queue_resume(); claims go on.';
-COMMENT ON FUNCTION pgwork.queue_resume IS 'Allows claims and enqueues again.';
 COMMENT ON FUNCTION pgwork.queue_purge IS 'Deletes jobs by state, never leased ones. Returns their number.';
 COMMENT ON FUNCTION pgwork.queue_drop IS 'Removes a queue; refuses while it has jobs unless forced. Drain it first.';
 COMMENT ON FUNCTION pgwork.setting IS 'Reads a setting of the schema, or sets it.';

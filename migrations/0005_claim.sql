@@ -29,7 +29,8 @@ BEGIN
                  CROSS JOIN LATERAL (SELECT j.lane / 2 AS priority, j.pos FROM pgwork.live_job j
                                       WHERE j.queue = t.id AND j.lane = r.lane AND j.pos > r.start AND j.pos <= r.stop
                                         AND j.token IS NULL ORDER BY j.pos LIMIT 1) h LIMIT 1) h ON true
-         WHERE t.name = ANY (queues) AND NOT t.paused ORDER BY h.priority, h.pos);
+         WHERE t.name = ANY (queues) AND CASE WHEN t.paused THEN (pgwork._end_holds(t.name)).ended > 0 ELSE true END
+         ORDER BY h.priority, h.pos);
 END $$;
 
 -- Puts jobs that were locked and deleted back as ready rows: the first of `first` jobs, the others of `size`. Each lies
@@ -209,7 +210,11 @@ BEGIN
                        CASE WHEN alone THEN m.stops[m.front + 1:] ELSE m.stops[:m.front] END
                   INTO lanes, starts, stops FROM pgwork.queue t CROSS JOIN LATERAL pgwork._mark(t.id) m
                  WHERE t.name = its_name AND NOT t.paused;
-                EXIT WHEN NOT FOUND;
+                IF NOT FOUND THEN
+                    RETURN QUERY SELECT * FROM pgwork._claim_held(its_name, wanted, holder, lease_ms, apart);
+                    EXIT WHEN NOT FOUND;
+                    RETURN;
+                END IF;
             END IF;
             FOR i IN 1 .. 20 + n / 50 LOOP
                 size := least(size, wanted);

@@ -611,12 +611,13 @@ DECLARE
 BEGIN
     SELECT t.next_ms INTO due_ms FROM pgwork.cron_tick(batch) t;
     SELECT m.reaped, m.died, m.promoted, m.pruned, m.next_ms, m.stuck INTO reaped, died, promoted, pruned, next_ms, stuck FROM pgwork._maintain_jobs(batch) m;
-    next_ms := CASE WHEN pgwork._tick_gates(256) >= 256 THEN 0 ELSE least(next_ms, due_ms) END;
+    next_ms := CASE WHEN pgwork._tick_gates(256) >= 256 THEN 0
+                    ELSE least(next_ms, due_ms, (pgwork._end_holds(NULL)).next_ms) END;
 END $$;
 
 COMMENT ON VIEW pgwork.schedules IS 'Schedules: what they make, when next, and what went wrong.';
 COMMENT ON VIEW pgwork.ticks IS 'Ticks that were decided, the newest of each schedule.';
-COMMENT ON FUNCTION pgwork.maintain(integer) IS 'cron_tick(), promote(), reap(), prune() and the low-water marks as far as each is due. Call it again after next_ms, each time in its own transaction. stuck: jobs that could not be moved, each reported once.';
+COMMENT ON FUNCTION pgwork.maintain(integer) IS 'cron_tick(), promote(), reap(), prune(), the ends of holds and the low-water marks as far as each is due. Call it again after next_ms, each time in its own transaction. stuck: jobs that could not be moved, each reported once.';
 COMMENT ON FUNCTION pgwork.cron_create(text, text, text, text, jsonb, text, bytea, integer, integer, bigint, text[], text, text, integer, bigint, bigint, bigint) IS
     'Makes a schedule; when it is there, makes it what is said. Without a queue its ticks are for cron_claim(). Returns its next time (NULL: paused); that stays when expression and zone do.';
 COMMENT ON FUNCTION pgwork.cron_pause(text) IS 'Stops ticks until cron_resume(); a held tick goes on.';

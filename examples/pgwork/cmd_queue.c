@@ -30,16 +30,16 @@ typedef struct listing {
 static int queue_each(const pgw_queue_info *q, void *arg)
 {
     listing *l = arg;
-    const char *doors = q->paused && q->draining ? "closed"
-                        : q->paused              ? "paused"
-                        : q->draining            ? "draining"
-                                                 : "open";
+    char text[CLI_DOORS];
+    const char *doors = cli_doors(q, text);
     if (l->json) {
         out o;
         out_begin(&o);
         out_text(&o, "queue", q->name);
         out_bool(&o, "paused", q->paused);
         out_bool(&o, "draining", q->draining);
+        out_time(&o, "held_until", q->held_until_us);
+        out_text(&o, "hold_reason", q->hold_reason);
         queue_out_depth(&o, q->depth);
         out_int(&o, "lease_ms", q->opts->lease_ms);
         out_int(&o, "max_attempts", q->opts->max_attempts);
@@ -53,7 +53,7 @@ static int queue_each(const pgw_queue_info *q, void *arg)
         return 0;
     }
     table_text(&l->rows, q->name);
-    table_text(&l->rows, doors);
+    table_text(&l->rows, doors ? doors : "open");
     table_int(&l->rows, q->depth->ready);
     table_int(&l->rows, q->depth->leased);
     table_int(&l->rows, q->depth->delayed);
@@ -78,7 +78,8 @@ static int queue_list(cli *c, int argc, char **argv)
     static const usage use = {
         .synopsis = "queue list [--at-most N]",
         .about = "Lists all queues with their counts and settings. STATE is open, paused (no\n"
-                 "claims), draining (no enqueues) or closed (neither).",
+                 "claims), held until a time (no claims until then), draining (no enqueues) or\n"
+                 "closed (neither).",
         .more = "Ends with 1 when there are none.",
     };
     static const char *const headings[] = {"QUEUE",    "STATE",     "READY>",    "LEASED>",
@@ -185,11 +186,48 @@ static int queue_pause(cli *c, int argc, char **argv)
     return queue_door(c, argc, argv, &use, pgw_queue_pause);
 }
 
+static int queue_hold(cli *c, int argc, char **argv)
+{
+    pgw_queue_hold_opts o = PGW_QUEUE_HOLD_OPTS_INIT;
+    const opt opts[] = {
+        {0, "for", "TIME", "from now", .ms = &o.for_ms, .min = 1, .max = 10 * CLI_YEAR},
+        {0, "until", "WHEN", "like 2030-01-31T12:00:00Z", .time_us = &o.until_us},
+        {0, "reason", "TEXT", "why, for people", .text = &o.reason},
+        {.name = NULL}};
+    static const usage use = {
+        .synopsis = "queue hold NAME --for TIME|--until WHEN [--reason TEXT]",
+        .about = "No claims until then; enqueues go on. The latest end counts.",
+        .min = 1,
+        .max = 1,
+        .missing = "NAME",
+    };
+    args a;
+    int code = opts_parse(c, &a, &use, opts, argc, argv);
+    if (code != OPTS_GO) return code;
+    if (!o.for_ms == !o.until_us)
+        return cli_fail(CLI_USAGE, NULL, "%s: --for or --until, one of the two", c->command);
+    if ((code = cli_open(c, false)) != CLI_DONE) return code;
+    pgw_status st = pgw_queue_hold(c->h, a.at[0], &o);
+    return st < 0 ? cli_fail_at(c->h) : CLI_DONE;
+}
+
+static int queue_unhold(cli *c, int argc, char **argv)
+{
+    static const usage use = {
+        .synopsis = "queue unhold NAME...",
+        .about = "Ends a hold now. A pause stays.",
+        .min = 1,
+        .max = -1,
+        .missing = "NAME",
+    };
+    return queue_door(c, argc, argv, &use, pgw_queue_unhold);
+}
+
 static int queue_resume(cli *c, int argc, char **argv)
 {
     static const usage use = {
         .synopsis = "queue resume NAME...",
-        .about = "Allows claims and enqueues again, after pause or drain.",
+        .about = "Allows claims and enqueues again, after pause or drain. A hold stays.",
         .min = 1,
         .max = -1,
         .missing = "NAME",
@@ -335,20 +373,17 @@ static int queue_depth(cli *c, int argc, char **argv)
 
 int cmd_queue(cli *c, int argc, char **argv)
 {
-    static const verb verbs[] = {{"list", "", queue_list},
-                                 {"create", "", queue_create},
-                                 {"set", "", queue_set},
-                                 {"pause", "", queue_pause},
-                                 {"resume", "", queue_resume},
-                                 {"drain", "", queue_drain},
-                                 {"purge", "", queue_purge},
-                                 {"drop", "", queue_drop},
-                                 {"depth", "", queue_depth},
-                                 {"limit", "", queue_limit},
-                                 {NULL, NULL, NULL}};
+    static const verb verbs[] = {
+        {"list", "", queue_list},   {"create", "", queue_create}, {"set", "", queue_set},
+        {"pause", "", queue_pause}, {"resume", "", queue_resume}, {"drain", "", queue_drain},
+        {"hold", "", queue_hold},   {"unhold", "", queue_unhold}, {"purge", "", queue_purge},
+        {"drop", "", queue_drop},   {"depth", "", queue_depth},   {"limit", "", queue_limit},
+        {NULL, NULL, NULL}};
     static const usage use = {
         .synopsis = "queue list [--at-most N]\nqueue create|set NAME [OPTIONS]\n"
-                    "queue pause|resume|drain NAME...\nqueue purge NAME [--state STATE]\n"
+                    "queue pause|resume|drain|unhold NAME...\n"
+                    "queue hold NAME --for TIME|--until WHEN [--reason TEXT]\nqueue purge NAME "
+                    "[--state STATE]\n"
                     "queue drop NAME [--force]\nqueue depth NAME [--at-most N]\n"
                     "queue limit NAME N|none",
         .about = "Manages queues. The first enqueue creates a queue, and so does `create`.\n"
@@ -359,12 +394,15 @@ int cmd_queue(cli *c, int argc, char **argv)
                  "  pause     stop claims; enqueues go on\n"
                  "  drain     stop enqueues; claims go on\n"
                  "  resume    allow both again\n"
+                 "  hold      stop claims until a time\n"
+                 "  unhold    end a hold\n"
                  "  purge     delete jobs of one state\n"
                  "  drop      remove a queue\n"
                  "  depth     count the jobs of one queue\n"
                  "  limit     limit how many of its jobs are leased at a time",
         .more = "Options of a verb: `pgwork queue create --help`.",
-        .missing = "list, create, set, pause, resume, drain, purge, drop, depth or limit",
+        .missing =
+            "list, create, set, pause, resume, hold, unhold, drain, purge, drop, depth or limit",
     };
     return opts_dispatch(c, &use, verbs, NULL, argc, argv);
 }

@@ -40,6 +40,7 @@ typedef struct work {
     char *const *command; /* NULL: only some kinds have one */
     bool keep_output, literal, body;
     int64_t grace_ms, later_ms;
+    int hold;      /* exit code that holds the queue; 0: none */
     work_end *end; /* of the worker */
 } work;
 
@@ -196,9 +197,11 @@ static pgw_verdict work_ended(const work *w, pgw_task *task, const child *ch)
         if (w->keep_output) work_keep(w, task, ch);
         return PGW_VERDICT_DONE;
     }
-    if (code == WORK_LATER) {
+    if (code == WORK_LATER || code == w->hold) {
         pgw_task_set_delay(task, w->later_ms);
-        return PGW_VERDICT_SNOOZE;
+        if (code != w->hold) return PGW_VERDICT_SNOOZE;
+        if (*ch->error) work_set_error(task, ch->error, "");
+        return PGW_VERDICT_HOLD;
     }
     return work_exited(w, task, code, ch->error);
 }
@@ -583,6 +586,8 @@ int cmd_work(cli *c, int argc, char **argv)
          .words = &jobs},
         {0, "kind-timeout", "KIND=TIME", "--timeout for this kind; may be repeated",
          .words = &timeouts},
+        {0, "hold", "CODE", "exit code that puts a job off, and holds its queue as long (none)",
+         .number = &w.hold, .min = 1, .max = 255},
         {'k', "keep-output", NULL, "keep stdout as the job's output, up to 64 KB",
          .flag = &w.keep_output},
         {'b', "body", NULL, "write the body to stdin, not the payload", .flag = &w.body},

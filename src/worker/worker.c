@@ -688,7 +688,7 @@ static pgw__worker_plan worker_plan(pgw_worker *w)
     v->drain = w->given.drain;
     plan = pgw__worker_plan_next(v);
     v->rush = plan.rush;
-    if (plan.release && !plan.end) pgw__worker_release_ready(w);
+    if (plan.release && !plan.end) pgw__worker_release_ready(w, NULL);
     w->shared.waits =
         !(plan.end || plan.release || plan.extend || plan.flush || plan.claim > 0 || plan.run);
     pthread_mutex_unlock(&w->lock);

@@ -203,16 +203,28 @@ pgw_status pgw__worker_admit(pgw_worker *w, pgw_batch *batch, int64_t since, int
     return PGW_OK;
 }
 
-void pgw__worker_release_ready(pgw_worker *w)
+void pgw__worker_release_ready(pgw_worker *w, const char *queue)
 {
     const int64_t now = pgw__clock_ms();
     pgw_task *t;
 
     for (size_t i = 0; i < w->given.kinds_count; i++)
-        while ((t = pool_stop_waiting(w, w->given.kinds[i])) != NULL)
+        for (int left = w->given.kinds[i]->waiting.count; left > 0; left--) {
+            t = pool_stop_waiting(w, w->given.kinds[i]);
+            if (queue == NULL || strcmp(pgw_job_queue(t->job), queue) == 0) {
+                pool_return(w, t, PGW_VERDICT_RELEASE, now);
+            } else {
+                pgw__list_push(&w->given.kinds[i]->waiting, t);
+                w->shared.waiting++;
+            }
+        }
+    for (int left = w->shared.ready.count; left > 0; left--) {
+        t = pgw__list_pop(&w->shared.ready);
+        if (queue == NULL || strcmp(pgw_job_queue(t->job), queue) == 0)
             pool_return(w, t, PGW_VERDICT_RELEASE, now);
-    while ((t = pgw__list_pop(&w->shared.ready)) != NULL)
-        pool_return(w, t, PGW_VERDICT_RELEASE, now);
+        else
+            pgw__list_push(&w->shared.ready, t);
+    }
 }
 
 void pgw__worker_give_up_waiting(pgw_worker *w, int64_t now)
@@ -334,6 +346,14 @@ static void pool_settled(pgw_worker *w, pgw_task *t)
     pgw__worker_drop(t);
 }
 
+/* The others wait at the server, too. It is told at once, before it gives us one of them. */
+static void pool_hold(pgw_worker *w, pgw_task *t)
+{
+    pgw__worker_release_ready(w, pgw_job_queue(t->job));
+    pool_finish(w, t);
+    t->taskset->due_at = w->shared.due_at = pgw__clock_ms();
+}
+
 static void pool_put(pgw_worker *w, pgw_task **tasks, size_t n)
 {
     size_t i;
@@ -353,6 +373,8 @@ static void pool_put(pgw_worker *w, pgw_task **tasks, size_t n)
             pool_settled(w, t);
         else if (w->shared.closing) /* no thread is left to report it */
             pgw__worker_drop(t);
+        else if (t->verdict == PGW_VERDICT_HOLD)
+            pool_hold(w, t);
         else
             pool_finish(w, t);
     }
