@@ -202,7 +202,8 @@ struct pgw_worker {
         int64_t claim_at, call_at, end_at; /* as in the view */
         int64_t flush_until;               /* after the second stop: no result is reported later */
         int64_t filled_us, call_us;        /* when the last claim returned, and how long it took */
-        int64_t taken;                  /* jobs claimed in this run, and not requeued unstarted */
+        _Atomic int64_t taken; /* jobs claimed in this run, and not requeued unstarted; a hold in a
+                                * handler's thread requeues, too */
         int64_t pace_us, pace_finished; /* when the pace was last looked at, and `finished` then */
         int pace;                       /* jobs done in 50 ms, as of then */
         int64_t alone_until;            /* nothing is prefetched before: see worker_pool.c */

@@ -164,17 +164,19 @@ void test_purge_goes_piece_by_piece(void)
 
 void test_depth(void)
 {
-    static const fake_cell answer[] = {F_INT(1), F_INT(2), F_INT(3), F_INT(4), F_INT(5), F_INT(6)};
+    static const fake_cell answer[] = {F_INT(1), F_INT(2), F_INT(3), F_INT(4),
+                                       F_INT(5), F_INT(6), F_INT(7)};
     pgw_depth d = PGW_DEPTH_INIT;
 
-    FAKE_ROWS(answer, 6);
+    FAKE_ROWS(answer, 7);
     TEST_ASSERT_EQUAL(PGW_OK, pgw_queue_depth(FAKE_H, "q", PGW_UNLIMITED, &d));
     TEST_ASSERT_EQUAL_INT64(1, d.ready);
     TEST_ASSERT_EQUAL_INT64(2, d.leased);
     TEST_ASSERT_EQUAL_INT64(3, d.delayed);
-    TEST_ASSERT_EQUAL_INT64(4, d.dead);
-    TEST_ASSERT_EQUAL_INT64(5, d.done);
-    TEST_ASSERT_EQUAL_INT64(6, d.oldest_ms);
+    TEST_ASSERT_EQUAL_INT64(4, d.gated);
+    TEST_ASSERT_EQUAL_INT64(5, d.dead);
+    TEST_ASSERT_EQUAL_INT64(6, d.done);
+    TEST_ASSERT_EQUAL_INT64(7, d.oldest_ms);
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queue_depth(FAKE_H, "q", 0, &d));
     TEST_ASSERT_EQUAL_INT64(0, d.ready);
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queue_depth(FAKE_H, "q", PGW_UNLIMITED, NULL));
@@ -185,14 +187,15 @@ void test_depth(void)
 /* A program may be older than the library, or newer, or have forgotten. */
 void test_as_much_of_a_struct_is_filled_as_there_is(void)
 {
-    static const fake_cell answer[] = {F_INT(1), F_INT(2), F_INT(3), F_INT(4), F_INT(5), F_INT(6)};
+    static const fake_cell answer[] = {F_INT(1), F_INT(2), F_INT(3), F_INT(4),
+                                       F_INT(5), F_INT(6), F_INT(7)};
     struct {
         pgw_depth d;
         int64_t later[2];
     } newer = {PGW_DEPTH_INIT, {7, 7}};
     pgw_depth d = PGW_DEPTH_INIT;
 
-    FAKE_ROWS(answer, 6);
+    FAKE_ROWS(answer, 7);
     d.struct_size = offsetof(pgw_depth, dead);
     d.dead = d.oldest_ms = 7;
     TEST_ASSERT_EQUAL(PGW_OK, pgw_queue_depth(FAKE_H, "q", PGW_UNLIMITED, &d));
@@ -202,7 +205,7 @@ void test_as_much_of_a_struct_is_filled_as_there_is(void)
     TEST_ASSERT_EQUAL(offsetof(pgw_depth, dead), d.struct_size);
     newer.d.struct_size = offsetof(__typeof__(newer), later[1]);
     TEST_ASSERT_EQUAL(PGW_OK, pgw_queue_depth(FAKE_H, "q", PGW_UNLIMITED, &newer.d));
-    TEST_ASSERT_EQUAL_INT64(6, newer.d.oldest_ms);
+    TEST_ASSERT_EQUAL_INT64(7, newer.d.oldest_ms);
     TEST_ASSERT_EQUAL_INT64(0, newer.later[0]);
     TEST_ASSERT_EQUAL_INT64(7, newer.later[1]);
     d.struct_size = 0;
