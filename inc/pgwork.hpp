@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: PostgreSQL
  *
  * @file pgwork.hpp
- * C++17 over pgwork.h: header only. Objects free what they own; errors are exceptions; durations are
- * std::chrono; texts are std::string_view and are copied.
+ * The C++17 interface: header only, over pgwork.h. Objects free what they own. Errors are exceptions.
+ * Durations are std::chrono. Texts are std::string_view and are copied.
  *
  *     pgwork::handle h;
  *     h.enqueue("mail", pgwork::job_spec().kind("welcome").payload(R"({"to": "ann"})"));
  *     for (const pgwork::job &job : h.claim({"mail"}, pgwork::claim_options().max(10)))
  *         h.complete(job);
  *
- * What is not here is called through handle::get() and so on. The rules of pgwork.h hold, also those
- * for threads. An object that was moved from can only be assigned to or destroyed.
+ * Call all other functions of pgwork.h with handle::get(), worker::get() and so on. The rules of
+ * pgwork.h apply, also those for threads. A moved-from object can only be assigned to or destroyed.
  */
 #ifndef PGWORK_HPP
 #define PGWORK_HPP
@@ -34,7 +34,7 @@ namespace pgwork {
 
 using milliseconds = std::chrono::milliseconds;
 
-/** A failed call: what() is the message, with the hint. */
+/** A failed call: what() is the message with the hint. */
 class error : public std::runtime_error {
 public:
     error(pgw_status status, const std::string &message, std::string hint = {},
@@ -69,7 +69,7 @@ inline const char *or_null(const std::optional<std::string> &s)
 }
 } // namespace detail
 
-/** A configuration: conf().set("worker.concurrency", "8"). */
+/** A configuration, for example conf().set(PGW_CONF_WORKER_CONCURRENCY, 8). */
 class conf {
 public:
     conf()
@@ -107,7 +107,7 @@ private:
     std::unique_ptr<pgw_conf, detail::freer<pgw_conf_free>> conf_;
 };
 
-/** Asks loops and waits to end. notify() may be called from any thread and any signal handler. */
+/** Asks loops and waits to end. Any thread and any signal handler may call notify(). */
 class stop {
 public:
     stop()
@@ -124,7 +124,7 @@ private:
     std::unique_ptr<pgw_stop, detail::freer<pgw_stop_free>> stop_;
 };
 
-/** A job to be. */
+/** Describes a job to enqueue. */
 class job_spec {
 public:
     job_spec &payload(std::string_view json) { payload_ = json; return *this; }
@@ -165,13 +165,13 @@ private:
     std::vector<std::string> tags_;
 };
 
-/** What became of an enqueue: outcome is PGW_OK or a PGW_OUTCOME_... . */
+/** The result of an enqueue: outcome is PGW_OK or a PGW_OUTCOME_... constant. */
 struct enqueued {
     std::int64_t id;
     pgw_status outcome;
 };
 
-/** A view of a job; it lives as long as its batch or task. Texts that are not there are empty. */
+/** A view of a job, valid as long as its batch or task. A missing text is empty. */
 class job {
 public:
     explicit job(const pgw_job *j) noexcept : job_(j) {}
@@ -198,7 +198,7 @@ private:
     const pgw_job *job_;
 };
 
-/** The jobs of one claim; empty when there was none. */
+/** The jobs of one claim; empty if none was ready. */
 class batch {
 public:
     batch() = default;
@@ -231,13 +231,13 @@ private:
     pgw_claim_opts opts_ = PGW_CLAIM_OPTS_INIT;
 };
 
-/** A lock that is held until the object is destroyed. */
+/** A lock. The destructor releases it. */
 class lock {
 public:
     explicit lock(pgw_lock *l) noexcept : lock_(l) {}
     std::int64_t fence() const noexcept { return pgw_lock_fence(get()); }
     bool held() const noexcept { return pgw_lock_is_held(get()); }
-    /** Releases it now. False: it had been lost before. */
+    /** Releases the lock now. False: it was lost before. */
     bool release()
     {
         const pgw_status st = pgw_lock_release(lock_.release());
@@ -255,7 +255,7 @@ class handle {
 public:
     handle() { open(nullptr); }
     explicit handle(const conf &c) { open(c.get()); }
-    /** Takes part in the transactions of a connection of the caller's, which it does not own. */
+    /** Wraps a connection of the caller, which stays the caller's, to take part in its transactions. */
     static handle attach(pg_conn *conn)
     {
         pgw *h = nullptr;
@@ -287,7 +287,7 @@ public:
         return batch(jobs);
     }
 
-    /** The finishing verbs. False: the job was refused, its lease is lost (PGW_ELEASE). */
+    /** The finishing verbs. False: the job was refused, because its lease is lost (PGW_ELEASE). */
     bool complete(const job &j, std::optional<std::string> output = {})
     {
         const pgw_ref ref = j.ref();
@@ -313,7 +313,7 @@ public:
         const pgw_ref ref = j.ref();
         return accepted(pgw_release(get(), queue_of(j), &ref, 1, nullptr));
     }
-    /** Also returns false when somebody cancelled the job: stop either way. */
+    /** Extends the lease. False: the lease is lost, or somebody cancelled the job. Stop in both cases. */
     bool extend(const job &j, std::optional<milliseconds> lease = {})
     {
         const pgw_ref ref = j.ref();
@@ -323,8 +323,8 @@ public:
                outcome != PGW_OUTCOME_CANCEL;
     }
 
-    /** Runs fn() in a transaction, and commits. An exception rolls back and goes on. What failed for
-     * a reason that passes (PGW_ERETRY) is repeated up to `tries` times in all. */
+    /** Runs fn() in a transaction and commits. An exception rolls back and is thrown again. After
+     * PGW_ERETRY fn() is called again, at most `tries` times in all. */
     template <class F> void transaction(F &&fn, int tries = 1)
     {
         for (int left = tries;; left--) {
@@ -343,7 +343,7 @@ public:
         }
     }
 
-    /** A lock, or nothing when somebody else holds it all the time. */
+    /** Acquires a lock. Nothing: another holder kept it until the timeout. */
     std::optional<pgwork::lock> lock(std::string_view name, milliseconds timeout = {},
                                      pgw_lock_mode mode = PGW_LOCK_EXCLUSIVE)
     {
@@ -358,7 +358,7 @@ public:
     void set_stop(stop *s) noexcept { pgw_set_stop(get(), s ? s->get() : nullptr); }
     void set_timeout(milliseconds d) noexcept { pgw_set_timeout(get(), d.count()); }
 
-    /** Throws what the last call on get() failed with; returns any status >= 0. */
+    /** Throws an error with the diagnostics of the last call if st < 0. Otherwise returns st. */
     pgw_status check(pgw_status st) const
     {
         if (st < 0)
@@ -400,8 +400,8 @@ private:
     pgw_task *task_;
 };
 
-/** Calls a handler for each job. An exception that leaves the handler is PGW_VERDICT_RETRY, and its
- * what() is the error that is kept with the job. */
+/** Calls a handler for each job. An exception that leaves the handler counts as PGW_VERDICT_RETRY,
+ * and its what() is kept as the error of the job. */
 class worker {
 public:
     using handler = std::function<pgw_verdict(task &)>;
@@ -418,7 +418,7 @@ public:
         detail::check(pgw_worker_new(c.get(), &spec, &w));
         worker_.reset(w);
     }
-    /** Works until stopped, or as properties worker.until_empty and worker.max_jobs say. */
+    /** Works until stopped. Properties worker.until_empty and worker.max_jobs can end it earlier. */
     void run(stop &s)
     {
         const pgw_status st = pgw_worker_run(get(), s.get());

@@ -14,24 +14,24 @@ extern "C" {
 
 /* ------------------------------------------------------------------------------------------- */
 /** @name Queues (operator) @{
- * A queue is made by its first enqueue, unless the setting `implicit_queues` is off. Names: UTF-8,
- * 1..200 bytes, no control characters. Each verb on one queue returns PGW_ENOTFOUND when there is
- * no such queue, except pgw_queue_create() and pgw_queues_each(). */
+ * The first enqueue creates its queue, unless the setting `implicit_queues` is off. A name has
+ * 1..200 bytes of UTF-8 without control characters. If the queue does not exist, each verb on one
+ * queue returns PGW_ENOTFOUND, except pgw_queue_create() and pgw_queues_each(). */
 /* clang-format off */
 typedef struct pgw_queue_opts {
     size_t struct_size;
-    int64_t lease_ms;       /* default lease, 100 .. 86,400,000; 30,000 */
-    int64_t backoff_ms;     /* first retry within, 0 .. a year; 1,000 */
-    int64_t backoff_cap_ms; /* no retry later than, 0 .. a year; 3,600,000 */
-    int64_t retention_ms;   /* keep finished jobs so long, up to 100 years; 0: don't */
-    int max_attempts;       /* 1 .. 1000; 10 */
-    int max_bytes;          /* payload, body and meta together, 1 .. 268,435,455; 16,777,216 */
-    int notify;             /* wake sleeping workers: 1 yes, 0 no; 1 */
-} pgw_queue_opts;           /* PGW_DEFAULT in a field: leave as it is */
+    int64_t lease_ms;       /* default lease, 100 .. 86,400,000; default 30,000 */
+    int64_t backoff_ms;     /* longest first backoff, 0 .. a year; default 1,000 */
+    int64_t backoff_cap_ms; /* longest backoff, 0 .. a year; default 3,600,000 */
+    int64_t retention_ms;   /* keep finished jobs for, up to 100 years; 0: not at all */
+    int max_attempts;       /* 1 .. 1000; default 10 */
+    int max_bytes;          /* payload, body and meta together, 1 .. 268,435,455; default 16,777,216 */
+    int notify;             /* wake up waiting workers: 1 yes, 0 no; default 1 */
+} pgw_queue_opts;           /* PGW_DEFAULT in a field: unchanged; for a new queue, its default */
 #define PGW_QUEUE_OPTS_INIT {sizeof(pgw_queue_opts), PGW_DEFAULT, PGW_DEFAULT, PGW_DEFAULT, PGW_DEFAULT, PGW_DEFAULT, PGW_DEFAULT, PGW_DEFAULT}
 /* clang-format on */
 /**
- * Creates a queue. If it exists, sets what @p opts gives.
+ * Creates a queue. If it exists, changes the settings that @p opts gives.
  *
  * @param h      the handle
  * @param queue  its name
@@ -46,7 +46,7 @@ typedef struct pgw_queue_opts {
  */
 PGW_API pgw_status pgw_queue_create(pgw *h, const char *queue, const pgw_queue_opts *opts);
 /**
- * Sets what @p opts gives.
+ * Changes the settings that @p opts gives.
  *
  * @param h      the handle
  * @param queue  its name
@@ -57,9 +57,8 @@ PGW_API pgw_status pgw_queue_create(pgw *h, const char *queue, const pgw_queue_o
  */
 PGW_API pgw_status pgw_queue_set(pgw *h, const char *queue, const pgw_queue_opts *opts);
 /**
- * The switches. A paused queue gives no jobs to claims (PGW_OUTCOME_EMPTY); enqueues go on. A
- * drained queue takes no jobs (PGW_EPAUSED); claims go on. pgw_queue_resume() undoes both. Running
- * jobs go on.
+ * Pause: claims find no jobs (PGW_OUTCOME_EMPTY), enqueues work. Drain: enqueues are refused
+ * (PGW_EPAUSED), claims work. Resume ends both. Running jobs are not affected.
  *
  * @param h      the handle
  * @param queue  its name
@@ -76,7 +75,7 @@ PGW_API pgw_status pgw_queue_pause(pgw *h, const char *queue);
 PGW_API pgw_status pgw_queue_drain(pgw *h, const char *queue);
 PGW_API pgw_status pgw_queue_resume(pgw *h, const char *queue);
 /**
- * Deletes jobs in a state that are there when it begins; never leased ones.
+ * Deletes the jobs of a state that exist when the call begins, never leased ones.
  *
  * @param h        the handle
  * @param queue    their queue
@@ -85,25 +84,26 @@ PGW_API pgw_status pgw_queue_resume(pgw *h, const char *queue);
  * @returns
  * - PGW_OK
  * - PGW_ENOTFOUND
- * @note It works in pieces of 10,000, each under the deadline of a call, and in its own transaction
- *   unless one is open. Once stopped (pgw_set_stop) it goes no further. Cannot be armed.
+ * @note It works in pieces of 10,000 jobs. Each piece has the deadline of a call, and its own
+ *   transaction unless one is open. A stop (pgw_set_stop) ends it after the current piece. It
+ *   cannot be armed.
  *
  *     st = pgw_queue_purge(h, "mail", "all", &n);
  *     if (st == PGW_OK && pgw_queue_drop(h, "mail", false) == PGW_ELOCKED) puts("some still run");
  */
 PGW_API pgw_status pgw_queue_purge(pgw *h, const char *queue, const char *state, int64_t *deleted);
 /**
- * Removes a queue. Jobs that retention keeps go with it.
+ * Removes a queue, with the finished jobs that it keeps.
  *
  * @param h      the handle
  * @param queue  its name
- * @param force  true: purge its jobs first; what is leased goes with the queue
+ * @param force  true: deletes all its jobs, also leased ones
  * @returns
  * - PGW_OK
  * - PGW_ENOTFOUND
  * - PGW_ELOCKED: there are jobs, and @p force is false
- * @note What producers commit afterwards is lost: drain, wait, then drop. With @p force it cannot
- * be armed.
+ * @note A job that a producer commits afterwards is lost: drain, wait, then drop. With @p force it
+ *   cannot be armed.
  */
 PGW_API pgw_status pgw_queue_drop(pgw *h, const char *queue, bool force);
 
@@ -121,13 +121,13 @@ typedef struct pgw_depth {
  *
  * @param h        the handle
  * @param queue    its name
- * @param at_most  each count goes so far, ready and leased together; 0: exact
+ * @param at_most  each count ends there, ready and leased together; 0: exact
  * @param depth    takes the counts
  * @returns
  * - PGW_OK
  * - PGW_ENOTFOUND
- * @note A job waits since its enqueue, also when it was requeued. A delayed or retried job waits
- *   since its time came, a dead letter since its redrive.
+ * @note oldest_ms counts from the enqueue, also for a requeued job. For a delayed or retried job it
+ *   counts from the end of the delay, for a dead letter from its redrive.
  *
  *     pgw_depth depth = PGW_DEPTH_INIT;
  *     if (pgw_queue_depth(h, "mail", 100000, &depth) == PGW_OK && depth.oldest_ms > 60000)
@@ -139,7 +139,7 @@ typedef struct pgw_queue_info {
     size_t struct_size;
     const char *name;
     bool paused, draining;
-    const pgw_queue_opts *opts; /* all are set */
+    const pgw_queue_opts *opts; /* every field has a value */
     const pgw_depth *depth;
 } pgw_queue_info;
 /**
