@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: PostgreSQL
  *
  * @file pgwork.hpp
- * The C++17 interface: header only, over pgwork.h. Objects free what they own. Errors are exceptions.
- * Durations are std::chrono. Texts are std::string_view and are copied.
+ * The C++17 interface: header only, over pgwork.h. Objects free what they own. Errors are
+ * exceptions. Durations are std::chrono. Texts are std::string_view and are copied.
  *
  *     pgwork::handle h;
  *     h.enqueue("mail", pgwork::job_spec().kind("welcome").payload(R"({"to": "ann"})"));
@@ -255,7 +255,7 @@ class handle {
 public:
     handle() { open(nullptr); }
     explicit handle(const conf &c) { open(c.get()); }
-    /** Wraps a connection of the caller, which stays the caller's, to take part in its transactions. */
+    /** Wraps a connection of the caller, to take part in its transactions. Does not own it. */
     static handle attach(pg_conn *conn)
     {
         pgw *h = nullptr;
@@ -313,7 +313,7 @@ public:
         const pgw_ref ref = j.ref();
         return accepted(pgw_release(get(), queue_of(j), &ref, 1, nullptr));
     }
-    /** Extends the lease. False: the lease is lost, or somebody cancelled the job. Stop in both cases. */
+    /** Extends the lease. False: it is lost, or the job was cancelled. Stop in both cases. */
     bool extend(const job &j, std::optional<milliseconds> lease = {})
     {
         const pgw_ref ref = j.ref();
@@ -418,7 +418,7 @@ public:
         detail::check(pgw_worker_new(c.get(), &spec, &w));
         worker_.reset(w);
     }
-    /** Works until stopped. Properties worker.until_empty and worker.max_jobs can end it earlier. */
+    /** Works until stopped, or until worker.until_empty or worker.max_jobs ends it. */
     void run(stop &s)
     {
         const pgw_status st = pgw_worker_run(get(), s.get());

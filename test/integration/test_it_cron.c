@@ -306,7 +306,7 @@ static void outage(const char *expression, pgw_misfire policy, int most, const c
     TEST_ASSERT_EQUAL_INT64(0, tick_at(until)); /* all has been decided */
 }
 
-void test_what_was_missed_follows_the_policy(void)
+void test_missed_ticks_follow_the_policy(void)
 {
     /* on time, within the grace of a minute: all the same */
     outage("*/20 * * * * *", PGW_MISFIRE_ONCE, 1, "2026-01-01 00:00:45 UTC",
@@ -435,7 +435,7 @@ static void missed_but_for_the_last(pgw_misfire policy, int most, const char *ex
     TEST_ASSERT_EQUAL_STRING(all, pgtemp_value(before));
 }
 
-void test_what_jitter_puts_off_is_neither_missed_nor_due(void)
+void test_a_tick_that_jitter_delays_is_neither_missed_nor_due(void)
 {
     missed_but_for_the_last(PGW_MISFIRE_ONCE, 1, "01:00:00");
     missed_but_for_the_last(PGW_MISFIRE_ALL, 2, "02:00:00 01:00:00");
@@ -1424,7 +1424,7 @@ void test_roles_may_what_they_need(void)
 
 /* ---- memory ---- */
 
-void test_every_failed_allocation_is_told(void)
+void test_every_failed_allocation_is_reported(void)
 {
     pgw_tick *tick = NULL;
     int n;

@@ -267,7 +267,7 @@ static void hear_next_try(void *arg, pgw_log_level level, const char *component,
 TEST_CASE("53100")
 TEST_CASE("22012")
 TEST_CASE("42P01")
-void test_what_is_done_is_told_though_claims_fail(const char *sqlstate)
+void test_completions_are_sent_although_claims_fail(const char *sqlstate)
 {
     char sql[600];
 

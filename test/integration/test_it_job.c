@@ -662,7 +662,7 @@ void test_outputs_are_kept_as_long_as_retention_says(void)
         pgtemp_value("SELECT output FROM pgwork.job WHERE queue = 'kept' AND output IS NOT NULL"));
 }
 
-void test_extend_prolongs_and_tells_of_a_cancel(void)
+void test_extend_prolongs_and_reports_a_cancel(void)
 {
     pgw_status verdicts[3];
     pgw_ref refs[3];

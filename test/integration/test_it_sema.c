@@ -193,7 +193,7 @@ void test_one_that_is_there_uses_no_number_up(void)
     pgw_close(h);
 }
 
-void test_what_meets_a_drop_is_told_and_leaves_nothing(void)
+void test_a_call_that_meets_a_drop_fails_and_leaves_nothing(void)
 {
     static const char *const verbs[] = {"resize", "acquire"};
     PGconn *dropper = pgtemp_connect(), *late = pgtemp_connect();
@@ -371,7 +371,7 @@ static int note_grant(const pgw_sema_grant *grant, void *arg)
     return 0;
 }
 
-void test_what_is_out_can_be_seen(void)
+void test_taken_permits_can_be_listed(void)
 {
     pgw *h = it_open_bare();
     pgw_sema_opts o = PGW_SEMA_OPTS_INIT;
@@ -501,7 +501,7 @@ void test_who_counts_in_an_open_transaction_keeps_nobody_from_extending(void)
 }
 
 /* There the rows of all have to be locked, to see whether the snapshot knows them. */
-void test_nor_does_who_counts_by_a_snapshot(void)
+void test_a_count_by_a_snapshot_grants_no_permit_too_many(void)
 {
     PGconn *open = pgtemp_connect();
     pgw *h = it_open_bare();
@@ -590,7 +590,7 @@ static bool are_waiting(pgw *h, const char *name, int n)
     return info.waiting == n;
 }
 
-void test_who_waits_for_many_is_not_passed_by_those_for_one(void)
+void test_a_waiter_for_many_permits_is_not_overtaken_by_waiters_for_one(void)
 {
     pgw *h = it_open_bare();
     waiter many = {it_open_bare(), "queue", {0, 0}, 3, PGW_OUTCOME_EMPTY},
@@ -1292,7 +1292,7 @@ void test_contenders_never_have_more_than_there_are(void)
     pgw_close(h);
 }
 
-void test_nor_while_their_number_changes(void)
+void test_contenders_never_have_more_while_the_number_changes(void)
 {
     pgw *h = it_open_bare();
     pid_t pid;

@@ -82,7 +82,7 @@ void test_a_stale_holder_is_refused_while_the_job_runs_under_the_same_name(void)
 }
 
 /* Only the token tells the two claims apart. */
-void test_a_stale_holder_is_refused_when_the_job_looks_the_same(void)
+void test_a_stale_holder_is_refused_when_only_the_token_differs(void)
 {
     static const char look[] = "SELECT id || holder || attempt || priority FROM pgwork.job";
     const char *before;

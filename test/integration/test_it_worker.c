@@ -271,7 +271,7 @@ void test_several_processes_share_the_work(void)
 
 /* ---- who sleeps ---- */
 
-void test_a_sleeping_worker_is_woken(void)
+void test_a_waiting_worker_is_woken_up(void)
 {
     int i;
 
@@ -310,7 +310,7 @@ void test_a_job_enqueued_before_and_committed_after_the_registration_is_found(vo
     TEST_ASSERT_EQUAL_INT64(1, finish(PGW_OK).completed);
 }
 
-void test_a_sleeper_that_lost_its_session_sleeps_on_in_another(void)
+void test_a_waiter_that_lost_its_session_registers_again_in_another(void)
 {
     set("worker.until_empty", "off");
     set("poll.max_ms", "3600000");
@@ -468,7 +468,7 @@ static pgw_verdict locked_and_released(pgw_task *task, void *arg)
 }
 
 /* It has to be seen that it is a lock, before the call is over. */
-void test_others_are_told_beside_a_locked_one_however_short_calls_are(void)
+void test_other_results_are_sent_beside_a_locked_one_however_short_calls_are(void)
 {
     locker = pgtemp_connect();
     for (int i = 0; i < 5; i++) only_job(); /* jobs of one call would share a row */
@@ -682,7 +682,7 @@ static pgw_verdict handed_back(pgw_task *task, void *arg)
     return PGW_VERDICT_DONE;
 }
 
-void test_who_has_lost_a_job_to_its_own_worker_is_told(void)
+void test_a_handler_that_lost_its_job_to_its_own_worker_is_signalled(void)
 {
     pgw_worker_stats s;
 
@@ -745,7 +745,7 @@ void test_a_cancel_of_a_prefetched_job_ends_it_unseen(void)
     TEST_ASSERT_EQUAL_STRING("cancelled", state_of(waiting));
 }
 
-void test_a_timeout_is_told(void)
+void test_a_timeout_is_reported(void)
 {
     const int64_t id = only_job();
 
@@ -768,7 +768,7 @@ static pgw_verdict until_lost(pgw_task *task, void *arg)
     return PGW_VERDICT_DONE;
 }
 
-void test_who_ignores_the_timeout_loses_the_job(void)
+void test_a_handler_that_ignores_the_timeout_loses_its_job(void)
 {
     const int64_t id = only_job();
     pgw_worker_stats s;

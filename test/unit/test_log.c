@@ -147,7 +147,7 @@ void test_reasons_that_take_turns_are_news_once_each(void)
             TEST_ASSERT_EQUAL(at == 0, pgw__log_is_news(&told, reasons[i], at));
 }
 
-void test_what_was_told_is_forgotten_when_the_trouble_is_over(void)
+void test_a_reason_is_news_again_after_the_fault_is_over(void)
 {
     pgw__log_told told = {0};
 

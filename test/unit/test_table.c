@@ -155,7 +155,7 @@ void test_identifiers_are_quoted_and_quotes_doubled(void)
     TEST_ASSERT_EQUAL_STRING("\"\xc3\xa9\"", quoted("\xc3\xa9"));
 }
 
-void test_what_the_server_would_cut_or_refuse_is_refused(void)
+void test_names_that_the_server_would_cut_or_refuse_are_refused(void)
 {
     char name[66];
 
@@ -212,7 +212,7 @@ void test_a_claim_locks_first_and_once(void)
 }
 
 /* Without a column the version is the number of the transaction, which must not be lost. */
-void test_what_makes_a_version_of_the_rows_own_waits_for_the_disk(void)
+void test_without_a_version_column_calls_wait_for_the_disk(void)
 {
     static const fake_cell done[] = {F_INT(1), F_INT(1), F_INT(1)};
     const step steps[] = {{PGW_OK, NULL, 0, 0}, {PGW_OK, done, 3, 1}, {PGW_OK, done, 1, 1}};
@@ -238,7 +238,7 @@ void test_what_makes_a_version_of_the_rows_own_waits_for_the_disk(void)
 
 /* ---- answers that should not be ---- */
 
-void test_more_rows_than_asked_for_are_no_claim(void)
+void test_a_claim_with_more_rows_than_asked_for_is_refused(void)
 {
     static const fake_cell two[][5] = {{F_INT(1), F_UUID("00000000-0000-0001-0000-000000000002"),
                                         F_INT(9), F_TEXT("0"), F_TEXT("7")},
@@ -333,7 +333,7 @@ static void answer_the_look_up(const pgw__call *call)
     fake.cells = looked_up, fake.columns = 1, fake.rows = 1;
 }
 
-void test_after_a_lost_answer_the_operation_is_looked_up_before_each_try(void)
+void test_after_a_lost_answer_the_operation_id_is_read_before_each_try(void)
 {
     const step applied[] = {READ, LOST}, not_applied[] = {READ, LOST, READ, WRITTEN},
                late[] = {READ, LOST, READ, CONFLICT, READ, WRITTEN};
@@ -361,7 +361,7 @@ static void lose_the_look_up(const pgw__call *call)
 }
 
 /* That is not a try of ours which may have been applied. */
-void test_a_look_up_that_is_lost_is_repeated(void)
+void test_a_lost_read_of_an_operation_id_is_repeated(void)
 {
     pgw_process_opts o = PGW_PROCESS_OPTS_INIT;
 
@@ -393,7 +393,7 @@ void test_a_session_of_ours_comes_back_and_the_callers_does_not(void)
     TEST_ASSERT_EQUAL(1, fake.calls);
 }
 
-void test_what_stays_unknown_is_said_to_be(void)
+void test_an_outcome_that_stays_unknown_is_returned_as_unknown(void)
 {
     const step steps[] = {READ, LOST, READ, CONFLICT, READ, CONFLICT};
     pgw_process_opts o = PGW_PROCESS_OPTS_INIT;
@@ -416,7 +416,7 @@ static const fake_cell row_as_written[] = {F_TEXT("1"), F_TEXT("7"), F_TEXT("7")
     }
 
 /* Only two conflicts running, and nothing between them, say that nobody wrote. */
-void test_a_row_that_cannot_be_written_is_told_from_one_that_others_write(void)
+void test_a_row_that_cannot_be_written_is_distinguished_from_a_conflict(void)
 {
     const step kept[] = {READ, CONFLICT, READ, CONFLICT},
                others[] = {READ, CONFLICT, READ_ANEW, CONFLICT, READ, CONFLICT, READ, WRITTEN},
@@ -511,7 +511,7 @@ static pgw_status exists_elsewhere(pgw_edit *e, void *arg)
     return fake_fail(FAKE_H, PGW_EEXISTS, "such a name is taken", NULL, 0);
 }
 
-void test_an_error_of_the_function_is_not_looked_up(void)
+void test_after_an_error_of_the_function_no_operation_id_is_read(void)
 {
     const step steps[] = {READ};
 

@@ -26,7 +26,7 @@ void test_a_token_is_a_uuid_in_network_order(void)
     TEST_ASSERT_EQUAL_UINT64(UINT64_C(1) << 63, again.nonce);
 }
 
-void test_what_is_no_token(void)
+void test_text_that_is_not_a_token_is_refused(void)
 {
     pgw_token token = {1, 1};
 

@@ -237,7 +237,7 @@ void test_after_the_second_stop_results_wait_for_nothing(void)
     TEST_ASSERT_EQUAL_INT(0, next().claim);
 }
 
-void test_what_is_here_goes_back_before_the_end(void)
+void test_prefetched_jobs_are_requeued_before_the_end(void)
 {
     v.stops = 2;
     v.n.ready = 1;
@@ -351,7 +351,7 @@ void test_nothing_is_claimed_that_nobody_could_extend(void)
     TEST_ASSERT_EQUAL_INT(0, next().claim);
 }
 
-void test_who_would_claim_nothing_whoever_called_is_deaf(void)
+void test_a_worker_that_would_claim_nothing_does_not_wake_up(void)
 {
     v.claim_at = v.now + 300;
     TEST_ASSERT_FALSE(next().no_wakeups);
