@@ -10,7 +10,7 @@ WITH expired AS (
 SELECT CASE WHEN n = 0 THEN 0
             WHEN oldest > clock_timestamp() - interval '5 min' AND EXISTS (SELECT FROM pgwork.beats b WHERE b.role = 'reaper' AND b.at > clock_timestamp() - interval '30 s') THEN 1
             ELSE 2 END, 'expired leases',
-       CASE WHEN n > 0 THEN format('leases that ended long ago and were not taken back: %s, the oldest ended %s ago', n, date_trunc('second', clock_timestamp() - oldest))
+       CASE WHEN n > 0 THEN format('jobs whose lease ended long ago: %s, the oldest %s ago', n, date_trunc('second', clock_timestamp() - oldest))
             ELSE 'no lease is overdue' END,
-       CASE WHEN n > 0 THEN 'See that a reaper runs, and look into its log; `pgwork reap --once` takes them back now.' ELSE '' END
+       CASE WHEN n > 0 THEN 'Check that a reaper runs, and read its log. `pgwork reap --once` requeues them now.' ELSE '' END
   FROM expired

@@ -160,10 +160,10 @@ pgwork enqueue counted 1 2 3 >/dev/null
 is 'stats --at-most counts no further' "$(pgwork stats counted --at-most 2 --json | sed 's/.*"ready":\([0-9]*\).*/\1/')" 2
 pgwork -q queue drop counted --force
 refused 'stats of none' 1 'no queue' pgwork stats none_such
-refused 'looks of one look' 2 'for --watch' pgwork stats -n 5
-refused 'an interval of one look' 2 'for --watch' pgwork stats -i 1s
+refused 'a number of updates without --watch' 2 'for --watch' pgwork stats -n 5
+refused 'an interval without --watch' 2 'for --watch' pgwork stats -i 1s
 code 'stats --watch' 0 pgwork stats --watch -i 100ms -n 3 --json
-is 'looks three times' "$(grep -c '"queue":"q"' "$tmp/out")" 3
+is 'stats --watch -n 3 prints three times' "$(grep -c '"queue":"q"' "$tmp/out")" 3
 pgwork stats --watch -i 1h >"$tmp/watch" 2>"$tmp/err" &
 p=$! jobs_of_ours=$!
 until_true 10 test -s "$tmp/watch"
@@ -178,7 +178,7 @@ pgwork -q reap --once
 pgwork enqueue late x >/dev/null
 pgwork claim late >/dev/null
 sql "UPDATE pgwork.live_job SET lease_until = now() - interval '2 min' WHERE token IS NOT NULL; UPDATE pgwork.beat SET at = now() - interval '40 s'"
-code 'a lease that nobody takes back is bad at once' 1 pgwork doctor
+code 'an expired lease that no reaper requeues is bad at once' 1 pgwork doctor
 yes 'although a reaper was there a moment ago' grep -q '^note *reaper ' "$tmp/out"
 pgwork queue drop late --force
 sql "CREATE ROLE pgw_cli_plain LOGIN IN ROLE pgwork_worker" 2>/dev/null

@@ -1,6 +1,6 @@
 # Locks, semaphores, schedules and leases on a table at once, at random: exclusive and shared locks of sessions and of transactions, names
 # that are forgotten, permits that are waited for, extended, left to their time and resized, ticks that become jobs or are held, by nodes
-# that are slow, hand back and come late, rows whose holders come back, come late and are killed, while sessions are canceled and shot. What
+# that are slow, release and come late, rows whose holders come back, come late and are killed, while sessions are canceled and shot. What
 # may never be is asked of the database at each step, and in the end.
 # For as long as you like, beside a private server:
 #   make && sh test/support/with_pg.sh sh -c 'PATH=$PWD/build:$PATH PGW_SOAK_SECONDS=600 sh test/cli/27_coordination.sh'

@@ -33,7 +33,7 @@ static void cut_off_the_heart(const char *application_name)
     TEST_ASSERT_EQUAL_INT(1, pgtemp_number(sql));
 }
 
-/* Its session is older than the schema's new version, the heart's next one is not: it must not
+/* Its session is older than the schema's new version, the heartbeat's next one is not: it must not
  * claim on, and lose all that outlasts a lease. */
 void test_a_worker_whose_leases_cannot_be_extended_gives_up(void)
 {

@@ -792,7 +792,7 @@ static void *send_later(void *arg)
     return it_enqueue(s->h, s->queue, "\"hello\"") > 0 ? arg : NULL;
 }
 
-/* In a transaction that is open when the other goes to sleep: it saw no sign, and is not seen. */
+/* In a transaction that is open when the other registers: neither sees the other. */
 static void *commit_later(void *arg)
 {
     const sender *s = arg;

@@ -950,7 +950,7 @@ void test_a_timeout_that_races_a_grant_is_one_or_the_other(void)
     fclose(file);
 }
 
-/* As documented: what a ROLLBACK takes back was no number. */
+/* As documented: a ROLLBACK undoes the number. */
 void test_the_fence_of_a_transaction_counts_once_committed(void)
 {
     pgw *h = it_open_bare();

@@ -364,8 +364,8 @@ static void hear_cancel(void *arg, pgw_log_level level, const char *component, c
         atomic_fetch_add(&refusals, 1);
 }
 
-/* By an administrator, or a trigger that asks a server where it takes too long: it is no stop of
- * ours, and nothing is taken back meanwhile. */
+/* By an administrator, or a trigger that asks a server where it takes too long: it is not a stop of
+ * ours, and nothing is requeued meanwhile. */
 void test_a_pass_that_the_server_cancels_is_reported(void)
 {
     run x;

@@ -392,7 +392,7 @@ void test_taken_permits_can_be_listed(void)
     TEST_ASSERT_TRUE(grant.number == token.number);
     TEST_ASSERT_EQUAL_INT(3, grant.permits);
     TEST_ASSERT_EQUAL_INT64(ask(h, "SELECT pg_backend_pid()"), grant.pid);
-    /* two looks at the clock */
+    /* the clock is read twice */
     TEST_ASSERT_INT64_WITHIN(1000, 30000, (grant.until_us - grant.taken_us) / 1000);
     TEST_ASSERT_EQUAL_INT64(1, ask(h, session_locks));
     expect(h, PGW_OK, pgw_sema_release(h, "a", token));
@@ -657,8 +657,8 @@ void test_an_open_transaction_does_not_keep_the_permits_of_others(const char *ve
     pgw_close(w.h);
 }
 
-/* What it locked while it looked would keep others from free permits; and with these in hand it
- * would wait for more at its next look, in no order. */
+/* Otherwise its row locks would keep others from free permits, and while it holds some it would
+ * wait for more at its next try, in no order. */
 void test_who_finds_too_few_keeps_none_of_them(void)
 {
     PGconn *open = pgtemp_connect(), *dead = pgtemp_connect();
@@ -1448,8 +1448,8 @@ static long long blocked(void)
         "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted");
 }
 
-/* A call that looks at the queue, is held up, and finds somebody at its head then. Found by
- * test/models/sema.pml: a permit that it took and gave back would not have been reported. */
+/* A call that reads the queue, is delayed, and then finds a waiter at its head. Found by
+ * test/models/sema.pml: nobody would have been notified of a permit that it took and returned. */
 void test_a_call_that_is_held_up_does_not_pass_the_head_of_the_queue(void)
 {
     PGconn *gate = pgtemp_connect(), *late = pgtemp_connect(), *head = pgtemp_connect();

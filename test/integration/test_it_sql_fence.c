@@ -567,7 +567,7 @@ void test_the_holder_hears_of_a_cancel_at_its_next_extend(void)
     id = kit_put(a, "q");
     take("q", &job);
     TEST_ASSERT_EQUAL_STRING("requested", cancel(id));
-    reap(1, 0); /* taken back, as cancelled */
+    reap(1, 0); /* reaped, and removed as cancelled */
     TEST_ASSERT_EQUAL_STRING("0 0 0 0 4", kit_places(a, "q"));
     id = kit_put(a, "q");
     take("q", &job);

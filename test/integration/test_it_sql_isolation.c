@@ -214,7 +214,7 @@ struct contest {
     long long ids[8][400];
 };
 
-/* A look may be told 40001, too. */
+/* A query may fail with 40001, too. */
 static bool nothing_left(PGconn *conn)
 {
     return *kit_state(conn, "SELECT 1 / (ready = 0)::integer FROM pgwork.depth('q')") == '\0';

@@ -535,7 +535,7 @@ static long long scans(const char *table, const char *call)
     return after - before;
 }
 
-/* One look each, wherever all are gone through; where it can be done without, none. */
+/* At most one statement for each queue in a pass over all of them, and none where possible. */
 void test_an_empty_queue_costs_one_statement(void)
 {
     enum { QUEUES = 1100, USED = 100 };
@@ -1084,7 +1084,7 @@ void test_a_job_waits_since_it_was_due(void)
     TEST_ASSERT_EQUAL_INT64(1, kit_number(a, "SELECT promoted FROM pgwork.promote()"));
     TEST_ASSERT_EQUAL_INT64(3, kit_number(a, "%s", minutes));
 
-    /* handed back: nobody can tell how often, so since its enqueue */
+    /* requeued: nobody knows how often, so the age counts from its enqueue */
     kit_claim(a, "q", 1, &job);
     TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, "release", &job, ""));
     TEST_ASSERT_EQUAL_INT64(120, kit_number(a, "%s", minutes));

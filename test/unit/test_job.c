@@ -617,8 +617,8 @@ void test_a_job_enqueued_before_the_waiter_registered_is_found_without_waiting(v
     TEST_ASSERT_EQUAL(PGW__SQL_JOB_AWAKE, fake.sql);
 }
 
-/* 5, 20, 80, 320 and 500 ms, in case a transaction was open when the sign went up; then what is
- * left. */
+/* 5, 20, 80, 320 and 500 ms, in case a transaction was open when the waiter registered; then what
+ * is left. */
 void test_a_wait_ends_at_its_deadline(void)
 {
     pgw_claim_opts o = claim_opts();

@@ -325,7 +325,7 @@ static pgw_status processed(const step *steps, const pgw_process_opts *o)
 
 static const fake_cell *looked_up;
 
-static void answer_the_look_up(const pgw__call *call)
+static void answer_the_lookup(const pgw__call *call)
 {
     TEST_ASSERT_EQUAL(PGW__SQL_TABLE_APPLIED, call->sql);
     TEST_ASSERT_EQUAL(PGW__UUID, call->params[0].type);
@@ -338,7 +338,7 @@ void test_after_a_lost_answer_the_operation_id_is_read_before_each_try(void)
     const step applied[] = {READ, LOST}, not_applied[] = {READ, LOST, READ, WRITTEN},
                late[] = {READ, LOST, READ, CONFLICT, READ, WRITTEN};
 
-    fake.on_call = answer_the_look_up;
+    fake.on_call = answer_the_lookup;
     looked_up = yes;
     TEST_ASSERT_EQUAL(PGW_OK, processed(applied, NULL));
     TEST_ASSERT_EQUAL(1, edits);
@@ -352,12 +352,12 @@ void test_after_a_lost_answer_the_operation_id_is_read_before_each_try(void)
     TEST_ASSERT_EQUAL(4, fake.calls);
 }
 
-static int lost_look_ups;
+static int lost_lookups;
 
-static void lose_the_look_up(const pgw__call *call)
+static void lose_the_lookup(const pgw__call *call)
 {
-    answer_the_look_up(call);
-    fake.status = lost_look_ups-- > 0 ? PGW_EUNKNOWN : PGW_OK;
+    answer_the_lookup(call);
+    fake.status = lost_lookups-- > 0 ? PGW_EUNKNOWN : PGW_OK;
 }
 
 /* That is not a try of ours which may have been applied. */
@@ -366,10 +366,10 @@ void test_a_lost_read_of_an_operation_id_is_repeated(void)
     pgw_process_opts o = PGW_PROCESS_OPTS_INIT;
 
     o.op = "6f1b1c52-9d3e-4a43-8f53-0d6a0a1d7e01", o.tries = 2;
-    fake.on_call = lose_the_look_up, looked_up = yes;
-    lost_look_ups = 1;
+    fake.on_call = lose_the_lookup, looked_up = yes;
+    lost_lookups = 1;
     TEST_ASSERT_EQUAL(PGW_OUTCOME_REPEATED, processed(NULL, &o));
-    lost_look_ups = 2;
+    lost_lookups = 2;
     TEST_ASSERT_EQUAL(PGW_EUNKNOWN, processed(NULL, &o));
     ASSERT_SAYS("the fake failed");
     TEST_ASSERT_NULL(strstr(fake.message, "may have been applied"));
@@ -399,7 +399,7 @@ void test_an_outcome_that_stays_unknown_is_returned_as_unknown(void)
     pgw_process_opts o = PGW_PROCESS_OPTS_INIT;
 
     o.tries = 3;
-    fake.on_call = answer_the_look_up, looked_up = no;
+    fake.on_call = answer_the_lookup, looked_up = no;
     TEST_ASSERT_EQUAL(PGW_EUNKNOWN, processed(steps, &o));
     TEST_ASSERT_EQUAL(2, pauses);
     t.home = NULL;
@@ -458,7 +458,7 @@ void test_a_refusal_after_a_lost_answer_does_not_say_that_nothing_was_applied(vo
 {
     const step steps[] = {READ, LOST, READ}, at_once[] = {READ};
 
-    fake.on_call = answer_the_look_up, looked_up = no;
+    fake.on_call = answer_the_lookup, looked_up = no;
     script = steps, edits = 0;
     TEST_ASSERT_EQUAL(PGW_EUNKNOWN,
                       pgw_table_process(FAKE_H, &t, key, NULL, refuse_the_second_time, NULL));
@@ -484,7 +484,7 @@ void test_long_diagnostics_are_not_cut_within_a_letter(void)
     static const char *const columns_of_none[] = {"x" LONG LONG LONG LONG};
     pgw_rows *rows;
 
-    fake.on_call = answer_the_look_up, looked_up = no;
+    fake.on_call = answer_the_lookup, looked_up = no;
     script = steps, edits = 0;
     TEST_ASSERT_EQUAL(PGW_EUNKNOWN,
                       pgw_table_process(FAKE_H, &t, key, NULL, refuse_at_length, NULL));
@@ -500,7 +500,7 @@ void test_the_same_operation_twice_at_once_is_found_by_its_key(void)
     const step steps[] = {READ, {PGW_EEXISTS, NULL, 0, 0}},
                own[] = {READ, {PGW_EEXISTS, NULL, 0, 0}};
 
-    fake.on_call = answer_the_look_up, looked_up = yes;
+    fake.on_call = answer_the_lookup, looked_up = yes;
     TEST_ASSERT_EQUAL(PGW_OUTCOME_REPEATED, processed(steps, NULL));
     looked_up = no; /* a unique key of the table's own */
     TEST_ASSERT_EQUAL(PGW_EEXISTS, processed(own, NULL));
@@ -515,7 +515,7 @@ void test_after_an_error_of_the_function_no_operation_id_is_read(void)
 {
     const step steps[] = {READ};
 
-    fake.on_call = answer_the_look_up, looked_up = yes;
+    fake.on_call = answer_the_lookup, looked_up = yes;
     script = steps;
     TEST_ASSERT_EQUAL(PGW_EEXISTS,
                       pgw_table_process(FAKE_H, &t, key, NULL, exists_elsewhere, NULL));

@@ -807,7 +807,7 @@ static void note_claims(void)
     atomic_compare_exchange_strong(&seen, &none, fake_calls(FAKE_CLAIM));
 }
 
-/* A claim needs room on the server's disk, a completion makes some. */
+/* A claim needs space on the server's disk, a completion frees some. */
 void test_completions_are_sent_although_claims_fail(void)
 {
     fake_jobs("q", 10, 60000);
@@ -949,8 +949,8 @@ static void hear_advice(void *arg, pgw_log_level level, const char *component, c
         atomic_fetch_add(&seen, 1);
 }
 
-/* A worker that nobody can call looks for jobs at its own pace, here once in an hour. So each sign
- * that could not be hung out is tried again within a minute, whatever was the matter with it. */
+/* A worker that is not registered as a waiter only polls, here once in an hour. So a registration
+ * that failed is tried again within a minute, whatever the error was. */
 TEST_CASE(PGW_ERETRY)
 TEST_CASE(PGW_ETIMEDOUT)
 TEST_CASE(PGW_EPERM)
@@ -1024,7 +1024,7 @@ void test_a_lost_lease_is_signalled_and_the_verdict_refused(void)
     TEST_ASSERT_EQUAL_INT64(0, stats.failed);
 }
 
-/* The first one is handed back by an operator, and comes again; both are told at once. */
+/* An operator requeues the first one, and it is claimed again; both results are sent together. */
 static pgw_verdict all_but_the_first_are_held(pgw_task *task, void *arg)
 {
     if (pgw_job_id(pgw_task_job(task)) != 1 || atomic_load(&seen) != 0) return held(task, arg);
@@ -1216,7 +1216,8 @@ void test_the_lease_of_a_result_on_its_way_is_left_alone_as_long_as_it_can_be(vo
 }
 
 /* Two jobs at work, the second one claimed 20 s after the first, each under a lease of a minute; 25
- * s later both are to be extended. Leaves the lock held, so that the worker's own heart does not.
+ * s later both are to be extended. Leaves the lock held, so that the worker's own heartbeat does
+ * not.
  */
 static pgw *begin_apart(pthread_t *thread)
 {
@@ -1597,7 +1598,7 @@ void test_the_second_stop_is_signalled_to_handlers(void)
 
 static atomic_int out;
 
-static pgw_verdict deaf(pgw_task *task, void *arg)
+static pgw_verdict ignores_signals(pgw_task *task, void *arg)
 {
     (void)task, (void)arg;
     atomic_fetch_add(&called, 1);
@@ -1616,7 +1617,7 @@ void test_a_handler_that_does_not_return_is_left_behind(void)
         pthread_t thread;
         void *st;
 
-        start(deaf, &thread);
+        start(ignores_signals, &thread);
         await(&called, 1);
         pgw_stop_notify(stop);
         pgw_stop_notify(stop);

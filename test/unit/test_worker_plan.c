@@ -87,7 +87,7 @@ void test_after_an_empty_claim_it_waits_until_the_next_claim_is_due(void)
     TEST_ASSERT_EQUAL_INT(8, next().claim);
 }
 
-/* The sign is out, and the queues had less than there was room for. */
+/* The worker is registered as a waiter, and the queues had fewer jobs than it could take. */
 void test_after_a_claim_that_fell_short_it_claims_again_with_results(void)
 {
     v.fell_short = true;
