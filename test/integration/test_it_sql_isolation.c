@@ -73,7 +73,7 @@ static const char *const diagnostics[] = {
     "SELECT pgwork.queue_purge('s', 'all')",
 };
 
-enum { STORY = sizeof(diagnostics) / sizeof(diagnostics[0]) };
+enum { STEPS = sizeof(diagnostics) / sizeof(diagnostics[0]) };
 
 static void begin_diagnostics(void)
 {
@@ -85,12 +85,12 @@ static void begin_diagnostics(void)
     kit_do(a, "SELECT pgwork.queue_create('s', retention_ms => 0)");
 }
 
-static void tell(PGconn *conn, int step, char *text, size_t room)
+static void tell(PGconn *conn, int step, char *text, size_t size)
 {
     const char *said = kit_text(conn, "%s", diagnostics[step]);
     size_t length = strlen(text);
 
-    snprintf(text + length, room - length, "%d: %s\n", step, said ? said : "-");
+    snprintf(text + length, size - length, "%d: %s\n", step, said ? said : "-");
 }
 
 static const char *told_under(const char *setting)
@@ -102,7 +102,7 @@ static const char *told_under(const char *setting)
     *text = 0;
     begin_diagnostics();
     kit_do(conn, "%s", setting);
-    for (int step = 0; step < STORY; step++) tell(conn, step, text, sizeof(text));
+    for (int step = 0; step < STEPS; step++) tell(conn, step, text, sizeof(text));
     kit_close(conn);
     return text;
 }
@@ -179,7 +179,7 @@ void test_R15_every_statement_in_another_session(void)
 
     snprintf(normal, sizeof(normal), "%s", told_under("SELECT 1"));
     begin_diagnostics();
-    for (int step = 0; step < STORY; step++) {
+    for (int step = 0; step < STEPS; step++) {
         PGconn *conn = kit_open();
 
         tell(conn, step, pooled, sizeof(pooled));

@@ -1327,7 +1327,7 @@ void test_a_busy_worker_wakes_the_next_one(void)
     TEST_ASSERT_EQUAL_INT(2, kit_claim(b, "q", 2, jobs));
     TEST_ASSERT_EQUAL_STRING("pgwork_wake_pgwork_9 q", heard(c, 1));
     kit_sleep_ms(30);
-    TEST_ASSERT_EQUAL_INT(1, kit_claim(b, "q", 2, jobs)); /* room for more: there is none */
+    TEST_ASSERT_EQUAL_INT(1, kit_claim(b, "q", 2, jobs)); /* it could take more: there is none */
     TEST_ASSERT_EQUAL_STRING("", heard(c, 0));
 }
 

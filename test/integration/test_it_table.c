@@ -390,7 +390,7 @@ void test_another_description_has_indexes_of_its_own(void)
         1, pgtemp_number("SELECT count(*) FROM pg_class WHERE relname LIKE 't_pgwork_holder_%'"));
 }
 
-/* Their names begin alike, as far as there is room for them in the name of an index. */
+/* Their names begin alike, as far as they fit into the name of an index. */
 void test_tables_with_long_names_have_indexes_of_their_own(void)
 {
     char name[64], sql[200];

@@ -557,7 +557,7 @@ pgw_status pgw_complete_and_claim(pgw *h, const pgw_ref *refs, size_t n, const p
     st = fake_claim(o, batch);
     pthread_mutex_unlock(&srv.lock);
     if (after == PGW_OK) return st;
-    pgw_batch_free(*batch); /* it came, and there was no room for it here */
+    pgw_batch_free(*batch); /* it came, and there was no memory for it here */
     *batch = NULL;
     return fake_say(h, after, "the test wants it so", "");
 }
