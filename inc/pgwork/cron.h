@@ -346,6 +346,7 @@ PGW_API pgw_status pgw_cron_break(pgw *h, const char *schedule, bool *held);
  * JSON text.
  *
  * @param tick  the tick
+ * @param size  takes the number of bytes; may be NULL
  * @returns strings are borrowed until pgw_tick_free(); NULL: there is none
  * @note The token's number grows with every claim of the schedule: a fence for what the tick
  * writes.

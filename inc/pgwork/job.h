@@ -442,9 +442,10 @@ PGW_API pgw_status pgw_complete_and_claim(pgw *h, const pgw_ref *refs, size_t n,
                                           pgw_batch **batch);
 
 /**
- * Returns the number of jobs.
+ * Returns the number of jobs in a batch.
  *
- * @param batch  may be NULL: 0
+ * @param batch  may be NULL
+ * @returns the number; 0 if @p batch is NULL
  */
 PGW_API size_t pgw_batch_count(const pgw_batch *batch);
 /**
@@ -466,7 +467,9 @@ PGW_API void pgw_batch_free(pgw_batch *batch);
  * Return the fields of a job. Payload and meta are JSON text. The first attempt is 1. max_attempts
  * is 0 if the job is done or cancelled, lease_until_us if it is not leased.
  *
- * @param job  if it is NULL, every accessor returns 0 or NULL
+ * @param job   if it is NULL, every accessor returns 0 or NULL
+ * @param size  takes the number of bytes; may be NULL
+ * @param i     0..count-1; NULL is returned for any other
  * @returns the field; strings are borrowed as long as the job lives; NULL: there is none
  *
  *     size_t size;

@@ -130,7 +130,8 @@ PGW_API const char *pgw_lock_name(const pgw_lock *lock);
 /**
  * Returns the fencing number of this acquisition.
  *
- * @param lock  if it is NULL: 0
+ * @param lock  the lock; may be NULL
+ * @returns the number; 0 if @p lock is NULL
  */
 PGW_API int64_t pgw_lock_fence(const pgw_lock *lock);
 
@@ -160,9 +161,10 @@ PGW_API int pgw_lock_watch(const pgw_lock *lock);
  */
 PGW_API pgw_status pgw_lock_check(pgw_lock *lock);
 /**
- * Returns true if pgw_lock_check() returns PGW_OK.
+ * Reports whether the lock is still held, as pgw_lock_check() does.
  *
  * @param lock  the lock
+ * @returns true if pgw_lock_check() returns PGW_OK
  */
 PGW_API bool pgw_lock_is_held(pgw_lock *lock);
 /**

@@ -142,7 +142,9 @@ typedef struct pgw_row_ref {
  * Return parts of rows: their number, the requested columns, a value by position or by name, the
  * values of the key, the version for pgw_table_update(), and the end of the lease.
  *
- * @param rows  the rows
+ * @param rows    the rows
+ * @param row     0..count-1
+ * @param column  its position, 0..columns-1, or its name
  * @returns strings are borrowed until pgw_rows_free(); NULL is SQL NULL, or a row or column that
  *   does not exist
  *
