@@ -549,7 +549,7 @@ void test_rename_drop_and_list(void)
     TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY, pgw_crons_each(h, "caf\xc3\xa9", keep_info, text));
 }
 
-void test_what_is_refused(void)
+void test_invalid_schedules_are_refused(void)
 {
     pgw_cron_opts o = PGW_CRON_OPTS_INIT;
     char fault[160];
@@ -656,7 +656,7 @@ void test_a_zone_that_is_gone_stops_its_schedule_alone(void)
 }
 
 /* An ASSERT that fails is no error to WHEN OTHERS. */
-void test_what_somebody_s_trigger_asserts_stops_its_schedule_alone(void)
+void test_a_failed_assert_of_a_trigger_stops_only_its_schedule(void)
 {
     pgw_job_spec job = PGW_JOB_SPEC_INIT;
     pgw_cron_opts o = PGW_CRON_OPTS_INIT;
@@ -870,7 +870,7 @@ void test_a_node_holds_a_tick_until_it_is_finished(void)
 }
 
 /* In psql, say: the row is passed over, but what others see of it is due all the time. */
-void test_what_is_due_and_held_by_an_open_transaction_is_not_asked_for_all_the_time(void)
+void test_a_due_tick_locked_by_an_open_transaction_is_polled_with_pauses(void)
 {
     struct pg_conn *open = pgtemp_connect();
     pgw_cron_opts o = PGW_CRON_OPTS_INIT;

@@ -618,7 +618,8 @@ void test_a_table_that_a_role_may_not_read_is_not_checked_and_is_not_a_fault(voi
     const char *const pairs[] = {"dsn", dsn, "schema.check", "off", NULL};
     pgw *other;
 
-    pgtemp_exec("DROP ROLE IF EXISTS pgw_it_without_rights; CREATE ROLE pgw_it_without_rights LOGIN");
+    pgtemp_exec(
+        "DROP ROLE IF EXISTS pgw_it_without_rights; CREATE ROLE pgw_it_without_rights LOGIN");
     snprintf(dsn, sizeof(dsn), "%s user=pgw_it_without_rights", pgtemp_dsn());
     other = it_open_with(pairs);
     s = visit(other);
@@ -761,7 +762,7 @@ void test_foreign_holders_of_our_advisory_locks_are_reported(void)
 }
 
 /* And so keeps all others out; the check that meets it is given up soon. */
-void test_who_waits_for_such_a_lock_is_found_with_those_it_waits_for(void)
+void test_a_waiter_for_such_a_lock_is_found_with_its_blockers(void)
 {
     PGconn *reads = pgtemp_connect(), *waits = pgtemp_connect();
     char expected[80];

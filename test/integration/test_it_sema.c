@@ -143,7 +143,7 @@ void test_a_token_of_before_is_refused(void)
     pgw_close(h);
 }
 
-void test_what_callers_may_not_pass(void)
+void test_invalid_arguments_of_callers_are_refused(void)
 {
     pgw *h = it_open_bare();
     pgw_token token;
@@ -232,7 +232,7 @@ void test_a_call_that_meets_a_drop_fails_and_leaves_nothing(void)
 }
 
 /* Neither there before nor when it looks again, and it was in between. */
-void test_what_is_made_and_dropped_while_one_makes_it_is_made(void)
+void test_a_semaphore_that_is_dropped_while_it_is_created_is_created(void)
 {
     static const char blocked[] = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND "
                                   "objid = %d AND NOT granted";
@@ -467,7 +467,7 @@ void test_after_a_resize_down_nothing_is_granted_before_enough_came_back(void)
 
 /* Neither who was refused nor who got some, and stays in its transaction, keeps others from what is
  * theirs. */
-void test_who_counts_in_an_open_transaction_keeps_nobody_from_extending(void)
+void test_a_count_in_an_open_transaction_does_not_block_extends(void)
 {
     PGconn *open = pgtemp_connect();
     pgw *h = it_open_bare();
@@ -659,7 +659,7 @@ void test_an_open_transaction_does_not_keep_the_permits_of_others(const char *ve
 
 /* Otherwise its row locks would keep others from free permits, and while it holds some it would
  * wait for more at its next try, in no order. */
-void test_who_finds_too_few_keeps_none_of_them(void)
+void test_a_request_that_finds_too_few_permits_keeps_none(void)
 {
     PGconn *open = pgtemp_connect(), *dead = pgtemp_connect();
     pgw *h = it_open_bare();
@@ -712,7 +712,7 @@ void test_a_waiter_at_the_head_beside_an_open_transaction_asks_again_soon(void)
 }
 
 /* What an open transaction has taken seems to be free, and cannot be had. */
-void test_who_is_beside_an_open_transaction_does_not_ask_all_the_time(void)
+void test_a_waiter_beside_an_open_transaction_polls_with_pauses(void)
 {
     pgw *h = it_open_bare();
     PGconn *open = pgtemp_connect();
@@ -754,7 +754,7 @@ void test_a_waiter_is_woken_by_a_resize_and_by_time(void)
 }
 
 /* It is refused again and again meanwhile, and waits on. */
-void test_who_waits_outlasts_a_resize_that_stays_open(void)
+void test_a_waiter_outlasts_a_resize_that_stays_open(void)
 {
     PGconn *sizer = pgtemp_connect();
     pgw *h = it_open_bare();
@@ -836,7 +836,7 @@ void test_a_frozen_head_of_the_queue_is_passed(void)
     pgw_close(h);
 }
 
-void test_who_leaves_the_head_may_be_silent_as_before(void)
+void test_a_waiter_that_leaves_the_head_may_be_silent_again(void)
 {
     pgw *h = it_open_bare();
     pgw_token token = {0, 0};
@@ -1106,7 +1106,7 @@ void test_permits_wait_for_the_disk_whatever_their_session_has_set(void)
     pgw_close(h);
 }
 
-void test_who_waits_at_the_head_of_one_that_is_dropped_leaves(void)
+void test_the_head_of_the_queue_of_a_dropped_semaphore_leaves(void)
 {
     pgw *h = it_open_bare();
     waiter w = {it_open_bare(), "dropped", {0, 0}, 1, PGW_OUTCOME_EMPTY};
@@ -1408,7 +1408,7 @@ void test_patience_is_what_the_last_call_says(void)
 }
 
 /* Nor is there any for who is at the head no more. */
-void test_who_goes_to_the_end_may_be_silent_as_before(void)
+void test_a_waiter_that_goes_to_the_end_may_be_silent_again(void)
 {
     static const char wait[] =
         "SELECT next_ms FROM pgwork.sema_wait('end', 1, 60000, NULL, false, %d, false, 5000)";

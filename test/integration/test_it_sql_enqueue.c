@@ -112,7 +112,7 @@ static void same_key(PGconn *conn, int i, void *ctx)
     }
 }
 
-void test_of_64_racing_producers_of_a_key_one_has_a_new_job(void)
+void test_one_of_64_racing_producers_of_a_key_creates_the_job(void)
 {
     struct keys all;
 
@@ -988,7 +988,7 @@ void test_batches_that_replace_do_not_deadlock(void)
 
 /* Who takes over a key, since its job was claimed, goes on to others; the job comes back meanwhile,
  * and goes together with one of those. */
-void test_who_takes_jobs_away_does_not_wait_for_who_takes_over_a_key(void)
+void test_a_call_that_removes_jobs_does_not_wait_for_an_enqueue_that_takes_over_a_key(void)
 {
     PGconn *c = kit_open(), *d = kit_open();
 

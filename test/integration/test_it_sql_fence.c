@@ -171,7 +171,7 @@ void test_a_waiting_job_cannot_be_finished_by_the_zero_token(void)
     TEST_ASSERT_EQUAL_STRING("1 0 0 0 0", kit_places(a, "q"));
 }
 
-void test_of_a_batch_exactly_the_refused_are_named(void)
+void test_exactly_the_refused_jobs_of_a_batch_are_named(void)
 {
     struct took jobs[3];
 
@@ -238,7 +238,7 @@ void test_a_job_named_twice_is_finished_once_and_not_refused(void)
 }
 
 /* Of two claims, by who has had both. */
-void test_what_is_kept_of_a_job_named_twice_is_said_by_its_holder(void)
+void test_of_a_job_named_twice_the_output_of_its_holder_is_kept(void)
 {
     kit_do(a, "SELECT pgwork.queue_create('q', retention_ms => 60000)");
     kit_put(a, "q");

@@ -503,7 +503,7 @@ void test_a_queue_that_is_just_being_dropped_is_made_anew(void)
                             kit_number(a, "SELECT lease_ms FROM pgwork.queues WHERE name = 'q'"));
 }
 
-void test_of_a_queue_that_is_gone_by_now_no_setting_is_said_to_be_changed(void)
+void test_a_setting_of_a_dropped_queue_is_not_reported_as_changed(void)
 {
     static const char *const calls[] = {"queue_set('q', 5000)", "queue_drain('q')",
                                         "queue_resume('q')"};

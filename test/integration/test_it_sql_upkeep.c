@@ -179,7 +179,7 @@ void test_a_delayed_job_that_cannot_be_made_ready_keeps_no_other_from_it(void)
 }
 
 /* A line of the log ends at 1 KB: what does not fit comes with the next one. */
-void test_of_many_stuck_jobs_each_is_reported_within_the_limit_of_a_log_line(void)
+void test_each_of_many_stuck_jobs_is_reported_within_the_limit_of_a_log_line(void)
 {
     const char *stuck;
     int told = 0;
@@ -971,7 +971,7 @@ static long long rows_of_all_tables(void)
                          " + (SELECT count(*) FROM pgwork.operation)");
 }
 
-void test_whatever_comes_after_its_queue_went_is_pruned(void)
+void test_rows_that_commit_after_their_queue_was_dropped_are_pruned(void)
 {
     kit_do(a, "SELECT pgwork.queue_create('q', retention_ms => 3600000),"
               " pgwork.queue_create('last')");
@@ -1045,7 +1045,7 @@ void test_depth_counts_up_to_what_is_asked(void)
 
 /* The first is counted, and waits to be told the time; the other one is gone when its turn comes.
  */
-void test_who_counts_all_passes_over_a_queue_that_is_dropped_meanwhile(void)
+void test_a_count_of_all_queues_skips_a_queue_that_is_dropped_meanwhile(void)
 {
     PGconn *b = kit_open(), *watch = kit_open();
 

@@ -190,7 +190,7 @@ void test_the_callback_form_does_not_leave_an_armed_transaction_open(bool uses, 
     TEST_ASSERT_EQUAL_INT64(0, pgtemp_number("SELECT sum(n) FROM t"));
 }
 
-void test_what_can_be_repeated_is_repeated_up_to_a_bound(void)
+void test_a_transaction_that_can_be_repeated_is_repeated_up_to_a_bound(void)
 {
     pgw_status told = PGW_ERETRY;
 

@@ -994,7 +994,7 @@ void test_a_claim_that_was_misread_is_not_handed_over(void)
 }
 
 /* The answer comes when both are committed. */
-void test_verdicts_stand_though_there_is_no_memory_for_the_claim(void)
+void test_verdicts_count_although_memory_is_missing_for_the_claim(void)
 {
     static const fake_cell answer[] = {REFUSED_ROW(2, "stale"), JOB_ROW(5, F_NULL, F_NULL), F_NULL};
     static const fake_cell nonsense[] = {REFUSED_ROW(1, "?")};

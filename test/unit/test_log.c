@@ -118,7 +118,7 @@ void test_never_cut_inside_a_character(void)
     }
 }
 
-void test_what_cannot_be_formatted_is_an_empty_message(void)
+void test_a_message_that_cannot_be_formatted_is_empty(void)
 {
     static const wchar_t strange[] = {0x20ac, 0}; /* no such character in the C locale */
 

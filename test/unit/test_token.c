@@ -38,7 +38,7 @@ void test_text_that_is_not_a_token_is_refused(void)
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_token_parse(TOKEN, NULL));
 }
 
-void test_what_is_written_is_read(void)
+void test_a_written_token_is_read_back(void)
 {
     static const unsigned char expected[16] = {0,    0,    0,    0,    0,    0,    0,    0x21,
                                                0x67, 0xda, 0x7e, 0x57, 0x55, 0x7e, 0x33, 0xd2};

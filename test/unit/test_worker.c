@@ -826,7 +826,7 @@ static pgw_verdict no_room_for_the_next_claim(pgw_task *task, void *arg)
     return PGW_VERDICT_DONE;
 }
 
-void test_completions_count_though_there_is_no_memory_for_the_claim_beside_them(void)
+void test_completions_count_although_memory_is_missing_for_the_claim_beside_them(void)
 {
     fake_jobs("q", 20, 60000);
     set("worker.concurrency", "0");
@@ -839,7 +839,7 @@ void test_completions_count_though_there_is_no_memory_for_the_claim_beside_them(
 }
 
 /* Its handlers may run for hours yet. */
-void test_who_has_given_up_asks_with_pauses_until_it_can_tell_its_results(void)
+void test_a_worker_that_gave_up_retries_with_pauses_until_its_results_are_sent(void)
 {
     pthread_t thread;
     void *st;
