@@ -42,7 +42,7 @@ yes 'ls into a pipe that closes' sh -c 'pgwork ls | head -n 1'
 code 'ls into a full disk' 8 sh -c 'pgwork ls >/dev/full'
 
 code 'show' 0 pgwork show "$delayed"
-yes 'tells the state' grep -q '^state  *delayed$' "$tmp/out"
+yes 'prints the state' grep -q '^state  *delayed$' "$tmp/out"
 yes 'and when' grep -q '^run at  *20.*Z (in 59m' "$tmp/out"
 yes 'and the tag' grep -q '^tag  *tag$' "$tmp/out"
 code 'show -Q --json' 0 pgwork show -Q q --json "$ready" "$delayed"
@@ -82,14 +82,14 @@ refused 'retry in no queue' 1 . pgwork retry none_such 1
 code 'no dead letters' 1 pgwork dead list
 for i in 1 2 3; do pgwork enqueue r $i -k k$i >/dev/null; done
 pgwork claim r -n 3 | pgwork -q fail r --dead -e "$(printf 'first line\nlast line')"
-code 'dead list tells why' 0 pgwork dead list r
+code 'dead list prints the error' 0 pgwork dead list r
 is 'in the order of the ids' "$(awk 'NR > 1 { print $3 }' "$tmp/out" | tr '\n' ' ')" 'k1 k2 k3 '
 code 'dead list, a page of two' 0 pgwork dead list r -n 2 --json
 last=$(sed -n '2s/.*"id":\([0-9]*\).*/\1/p' "$tmp/out")
 is 'tells how to go on' "$(cat "$tmp/err")" "pgwork: there may be more: go on with --after $last"
 code 'the next page' 0 pgwork dead list r -n 2 --after "$last" --json
 is 'has the third' "$(grep -c '"kind":"k3"' "$tmp/out") $(wc -l <"$tmp/out")" '1 1'
-code 'dead list tells why' 0 pgwork dead list r
+code 'dead list prints the error' 0 pgwork dead list r
 is 'by the last line' "$(grep -c 'last line$' "$tmp/out") $(grep -c 'first line' "$tmp/out")" '3 0'
 code 'dead redrive -k' 0 pgwork dead redrive r -k k2 --json
 is 'moves one' "$(cat "$tmp/out")" '{"moved":1}'
