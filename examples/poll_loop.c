@@ -2,9 +2,9 @@
  *
  *   cc poll_loop.c $(pkg-config --cflags --libs pgwork) && PGWORK_DSN=... ./a.out
  *
- * pgw_async() arms the next verb: it sends and returns PGW_OUTCOME_AGAIN, and its callback comes
- * from pgw_step() when the answer is complete and committed. Here a chain of callbacks enqueues a
- * job, claims it and completes it, while standard input is read in the same loop. */
+ * pgw_async() arms the next verb: it sends its statement and returns PGW_OUTCOME_AGAIN. pgw_step()
+ * calls the callback when the answer is complete and committed. Here a chain of callbacks enqueues,
+ * claims and completes a job, while the same loop reads standard input. */
 #include <poll.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -16,16 +16,16 @@
 static const char *const queues[] = {"poll_loop"};
 static int over;
 
-/* Out-parameters are filled when the answer comes, so they outlive the call. */
+/* Outputs are filled when the answer arrives, so they must outlive the call. */
 static int64_t id;
 static pgw_batch *batch;
 static pgw_status outcome, outcomes[OTHERS_MAX];
 
-/* Jobs of others, such as an earlier run that was killed: held until ours is there. */
+/* Jobs of others, such as an earlier run that was killed: held until our job is claimed. */
 static pgw_ref others[OTHERS_MAX];
 static size_t others_count;
 
-/* A verb that could not even be sent: its callback will not come. */
+/* The verb could not be sent, so its callback is never called. */
 static void started(pgw *h, pgw_status st)
 {
     if (st == PGW_OUTCOME_AGAIN) return;
@@ -67,7 +67,7 @@ static void on_complete(pgw *h, pgw_status st, void *arg)
 
 static void claim(pgw *h);
 
-/* A claim takes the oldest job: only ours has been done here. */
+/* A claim returns the oldest job: only our own job has been done here. */
 static void on_claim(pgw *h, pgw_status st, void *arg)
 {
     pgw_ref ref;
@@ -130,7 +130,7 @@ int main(void)
     pgw_status st;
     pgw *h;
 
-    st = pgw_open(NULL, &h); /* connecting is the one thing that waits */
+    st = pgw_open(NULL, &h); /* only connecting waits */
     if (failed(h, st)) return 1;
     pgw_async(h, on_enqueue, NULL);
     started(h, pgw_enqueue(h, queues[0], &job, NULL, &id));
