@@ -47,7 +47,7 @@ static void on_release(pgw *h, pgw_status st, void *arg)
     if (!failed(h, st)) printf("of others, requeued: %zu\n", others_count);
 }
 
-static void hand_back(pgw *h)
+static void release_others(pgw *h)
 {
     if (others_count == 0) {
         over = 1;
@@ -62,7 +62,7 @@ static void on_complete(pgw *h, pgw_status st, void *arg)
     (void)arg;
     if (failed(h, st)) return;
     puts("completed");
-    hand_back(h);
+    release_others(h);
 }
 
 static void claim(pgw *h);
@@ -76,7 +76,7 @@ static void on_claim(pgw *h, pgw_status st, void *arg)
     if (failed(h, st)) return;
     if (st == PGW_OUTCOME_EMPTY) {
         puts("somebody else was faster");
-        hand_back(h);
+        release_others(h);
         return;
     }
     ref = pgw_job_ref(pgw_batch_job(batch, 0));
@@ -91,7 +91,7 @@ static void on_claim(pgw *h, pgw_status st, void *arg)
     if (others_count < OTHERS_MAX)
         claim(h);
     else
-        hand_back(h);
+        release_others(h);
 }
 
 static void claim(pgw *h)

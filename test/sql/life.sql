@@ -50,7 +50,7 @@ SELECT pg_temp.is(count(*) = 0, 'its holder gives it up') FROM pgwork.fail(:'q',
 SELECT pg_temp.is(state = 'dead' AND attempt = 3 AND error = 'no such address', 'it is a dead letter') FROM pgwork.job WHERE queue = :'q';
 SELECT pg_temp.is(pgwork.redrive(:'q', ARRAY[:id]) = 1, 'it is driven back');
 
--- Handed back unstarted, claimed again, done. Its result is kept as long as the queue says.
+-- Released unstarted, claimed again, done. Its output is kept as long as the queue says.
 
 SELECT pgwork.queue_set(:'q', retention_ms => 50) AS done \gset
 SELECT token, attempt AS before FROM pgwork.claim(ARRAY[:'q'], 1, 'worker one') \gset

@@ -186,7 +186,7 @@ void fake_quarantine(int64_t id)
     srv.jobs[id].quarantined = true;
 }
 
-void fake_hands_back(int64_t id)
+void fake_requeues(int64_t id)
 {
     pthread_mutex_lock(&srv.lock);
     srv.jobs[id].state = FAKE_READY;

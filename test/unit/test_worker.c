@@ -1048,7 +1048,7 @@ void test_a_job_that_its_own_worker_claimed_again_is_reported_per_claim(void)
     start(all_but_the_first_are_held, &thread);
     await(&called, 2);
     await_running(1);
-    fake_hands_back(1);
+    fake_requeues(1);
     await(&called, 3);
     atomic_store(&phase, 1);
     pthread_join(thread, NULL);
