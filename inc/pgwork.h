@@ -36,19 +36,23 @@
  *
  * These rules hold for every function:
  *
- * - Arguments: in the order handle, object, input, output. A callback and its argument come last.
- *   Many inputs are a struct.
- * - Status: 0 is done. > 0 is an outcome, not an error. < 0 is an error; pgw_error_message() and
- *   pgw_error_hint() describe it.
- * - Ownership: the text says one of three things. "The caller owns it (free with X)". "Borrowed
- *   until Y". "Copied": the library has its own copy when the call returns. An argument is copied
- *   unless its text says otherwise. Every _free and _close function accepts NULL.
- * - Outputs: after a failure an output is NULL or 0, and an entry of `outcomes` that was not
- *   decided is PGW_EUNKNOWN.
+ * - Arguments: in the order handle, object, input, output. Many inputs are a struct. A callback
+ *   comes last, and the last argument of the callback is the `arg` that was given with it. A
+ *   function has at most four arguments beside the struct.
  * - Structs: initialize each struct that has struct_size with its _INIT macro, also one that a
  *   function fills. Newer libraries of the same soname add fields at the end, so programs that were
  *   built with an older header still work. @p opts may be NULL for the defaults, unless its text
  *   says otherwise.
+ * - Sentinels: PGW_DEFAULT, PGW_UNLIMITED, PGW_NONE, PGW_NO_FD and PGW_NO_INDEX, see status.h.
+ * - Status: a function that can fail, or that sets something, returns a pgw_status. 0 is done. > 0
+ *   is an outcome, not an error. < 0 is an error; pgw_error_message() and pgw_error_hint() describe
+ *   it. A function that reads one value returns the value. A function that frees, closes or
+ *   notifies returns nothing, and accepts NULL.
+ * - Many: a verb on many jobs or rows takes an array and its length. The result of each element is
+ *   its field `outcome`, which is PGW_EUNKNOWN if it was not decided.
+ * - Ownership: the text says one of three things. "The caller owns it (free with X)". "Borrowed
+ *   until Y". "Copied": the library has its own copy when the call returns. An argument is copied
+ *   unless its text says otherwise. After a failure an output is NULL or 0.
  * - Lists: an _each function calls @p fn for each item until it returns non-zero. The item and its
  *   strings are borrowed until @p fn returns. @p fn must not call a verb on the same handle.
  *   PGW_OUTCOME_EMPTY: there is no item.

@@ -50,7 +50,7 @@ typedef struct pgw_cron_opts {
                           * MET, MST or WET, abbreviations to the server, without summer time: Europe/Berlin for example */
     const char *queue;   /* a tick is a job in this queue; NULL: a node holds it */
     const pgw_job_spec *job;  /* the job, or kind, payload and body for the node; NULL: none. Not for it: run_at_us,
-                          * delay_ms, group, expires_us, meta. The key's scope is PGW_KEY_SCOPE_UNFINISHED, its policy PGW_KEY_POLICY_SKIP: with a key,
+                          * delay_ms, group, expires_us, meta, op. The key's scope is PGW_KEY_SCOPE_UNFINISHED, its policy PGW_KEY_POLICY_SKIP: with a key,
                           * no tick adds a job while that of another is unfinished. Up to 30 tags */
     pgw_misfire misfire;
     int misfire_max;     /* 1 .. 1000 */
@@ -79,14 +79,21 @@ typedef struct pgw_cron_opts {
  */
 PGW_API pgw_status pgw_cron_check(const char *expression, char *fault, size_t size);
 
+typedef struct pgw_cron_next_opts {
+    size_t struct_size;
+    const char *zone; /* as in pgw_cron_opts; NULL: UTC */
+    int64_t after_us; /* server's clock; PGW_NONE: now */
+    int max;          /* number of times, 1 .. 10,000 */
+} pgw_cron_next_opts;
+/* clang-format off */
+#define PGW_CRON_NEXT_OPTS_INIT {sizeof(pgw_cron_next_opts), NULL, PGW_NONE, 10}
+/* clang-format on */
 /**
  * Lists the next times of an expression.
  *
  * @param h           the handle
  * @param expression  the expression; @every counts from 1970
- * @param zone        NULL: UTC
- * @param after_us    0: now
- * @param n           1..10000
+ * @param opts        zone, start and number of times; NULL: the defaults
  * @param fn          called with each time, and the local time ("Sun 2026-03-29 03:00:00 +02:00"),
  *                    until it returns non-zero
  * @param arg         its third argument
@@ -99,11 +106,12 @@ PGW_API pgw_status pgw_cron_check(const char *expression, char *fault, size_t si
  *         return fprintf(arg, "%" PRId64 " %s\n", at_us, local) < 0;
  *     }
  *
- *     st = pgw_cron_next(h, "0 2 * * sun", "Europe/Berlin", 0, 5, show, stdout);
+ *     pgw_cron_next_opts o = PGW_CRON_NEXT_OPTS_INIT;
+ *     o.zone = "Europe/Berlin", o.max = 5;
+ *     st = pgw_cron_next(h, "0 2 * * sun", &o, show, stdout);
  */
-PGW_API pgw_status pgw_cron_next(pgw *h, const char *expression, const char *zone, int64_t after_us,
-                                 int n, int (*fn)(int64_t at_us, const char *local, void *arg),
-                                 void *arg);
+PGW_API pgw_status pgw_cron_next(pgw *h, const char *expression, const pgw_cron_next_opts *opts,
+                                 int (*fn)(int64_t at_us, const char *local, void *arg), void *arg);
 
 /**
  * Creates a schedule, or changes it to this definition. So every machine may call it when it
@@ -113,7 +121,7 @@ PGW_API pgw_status pgw_cron_next(pgw *h, const char *expression, const char *zon
  * @param schedule    its name, as those of queues
  * @param expression  when
  * @param opts        what, and how; NULL: the defaults
- * @param next_us     takes the time of the next tick (0: it is paused); may be NULL
+ * @param next_us     takes the time of the next tick (PGW_NONE: it is paused); may be NULL
  * @returns
  * - PGW_OK
  * - PGW_EINVAL: for an expression, the message names the column
@@ -179,9 +187,9 @@ PGW_API pgw_status pgw_cron_drop(pgw *h, const char *schedule);
  *
  * @param h         the handle
  * @param schedule  its name
- * @param job_id    takes the id of the job, or of the job that has its unique key. 0: the schedule
- *                  has no queue, and the next node that asks gets one tick, however often this was
- *                  called. May be NULL.
+ * @param job_id    takes the id of the job, or of the job that has its unique key. PGW_NONE: the
+ *                  schedule has no queue, and the next node that asks gets one tick, however often
+ *                  this was called. May be NULL.
  * @returns
  * - PGW_OK
  * - PGW_ENOTFOUND
@@ -200,7 +208,7 @@ typedef struct pgw_cron_info {
     int misfire_max, priority;
     int64_t grace_ms, jitter_ms, timeout_ms;
     bool paused;
-    int64_t next_us, last_us;   /* the next tick (0: none, or paused), and the last one that happened (0: none) */
+    int64_t next_us, last_us;   /* the next tick (PGW_NONE: none, or paused), and the last one that happened (PGW_NONE: none) */
     const char *holder;         /* of the tick that runs, since and until when; NULL: none */
     int64_t since_us, until_us;
     int attempt;
@@ -235,8 +243,8 @@ PGW_API pgw_status pgw_crons_each(pgw *h, const char *schedule,
  *
  * @param h        the handle
  * @param fired    takes how many; may be NULL
- * @param next_ms  takes the time until the next call (0: at once, there is more to do; -1: no
- *                 schedule); may be NULL
+ * @param next_ms  takes the time until the next call (0: at once, there is more to do;
+ *                 PGW_UNLIMITED: no schedule); may be NULL
  * @returns PGW_OK, or an error of any verb
  * @note A schedule that fails does not stop others. Its error is recorded, and it is tried again
  *   after ten seconds.
@@ -246,16 +254,24 @@ PGW_API pgw_status pgw_crons_each(pgw *h, const char *schedule,
 PGW_API pgw_status pgw_cron_tick(pgw *h, int64_t *fired, int64_t *next_ms);
 
 typedef struct pgw_tick pgw_tick; /* a tick that this node holds */
+
+typedef struct pgw_cron_claim_opts {
+    size_t struct_size;
+    const char *holder;           /* this node, 1 to 255 bytes; NULL: property `holder` */
+    const char *const *schedules; /* of these; NULL: of all without a queue */
+    size_t schedules_count;       /* up to 64 */
+} pgw_cron_claim_opts;
+/* clang-format off */
+#define PGW_CRON_CLAIM_OPTS_INIT {sizeof(pgw_cron_claim_opts), NULL, NULL, 0}
+/* clang-format on */
 /**
  * Claims a due tick for this node.
  *
- * @param h          the handle
- * @param node       name of the node, 1..255 bytes; NULL: property `holder`
- * @param schedules  which schedules; NULL: all without a queue
- * @param n          up to 64
- * @param tick       takes the tick; the caller owns it (free with pgw_tick_free)
- * @param next_ms    with PGW_OUTCOME_EMPTY takes the time until the next call, at most a minute;
- *                   may be NULL
+ * @param h        the handle
+ * @param opts     name of the node, and which schedules; NULL: the defaults
+ * @param tick     takes the tick; the caller owns it (free with pgw_tick_free)
+ * @param next_ms  with PGW_OUTCOME_EMPTY takes the time until the next call, at most a minute; may
+ *                 be NULL
  * @returns
  * - PGW_OK
  * - PGW_OUTCOME_EMPTY: no tick is due, or there are no such schedules
@@ -265,7 +281,7 @@ typedef struct pgw_tick pgw_tick; /* a tick that this node holds */
  *
  *     while (pgw_stop_count(stop) == 0) {
  *         struct pollfd p = {.fd = pgw_stop_fd(stop), .events = POLLIN};
- *         st = pgw_cron_claim_due(h, NULL, NULL, 0, &tick, &next_ms);
+ *         st = pgw_cron_claim_due(h, NULL, &tick, &next_ms);
  *         if (st < 0) return;
  *         if (st == PGW_OUTCOME_EMPTY) {
  *             poll(&p, 1, (int)next_ms);
@@ -276,8 +292,8 @@ typedef struct pgw_tick pgw_tick; /* a tick that this node holds */
  *         pgw_tick_free(tick);
  *     }
  */
-PGW_API pgw_status pgw_cron_claim_due(pgw *h, const char *node, const char *const *schedules,
-                                      size_t n, pgw_tick **tick, int64_t *next_ms);
+PGW_API pgw_status pgw_cron_claim_due(pgw *h, const pgw_cron_claim_opts *opts, pgw_tick **tick,
+                                      int64_t *next_ms);
 
 /*
  * Verbs on a held tick return PGW_ELEASE if another node has the tick, the schedule was removed, or

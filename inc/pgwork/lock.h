@@ -47,16 +47,24 @@ typedef struct pgw_lock pgw_lock; /* a lock that is, or was, held */
 
 typedef enum pgw_lock_mode { PGW_LOCK_EXCLUSIVE, PGW_LOCK_SHARED } pgw_lock_mode;
 
+typedef struct pgw_lock_opts {
+    size_t struct_size;
+    pgw_lock_mode mode;
+    int64_t timeout_ms; /* longest wait, up to a year, in addition to the deadline of the call; 0:
+                         * try once; PGW_UNLIMITED: until stopped */
+} pgw_lock_opts;
+/* clang-format off */
+#define PGW_LOCK_OPTS_INIT {sizeof(pgw_lock_opts), PGW_LOCK_EXCLUSIVE, 0}
+/* clang-format on */
+
 /**
  * Takes a lock for the session of @p h.
  *
- * @param h           an opened handle
- * @param name        the lock
- * @param mode        exclusive or shared
- * @param timeout_ms  longest wait, up to a year, in addition to the deadline of the call; 0: try
- *                    once; PGW_UNLIMITED: until stopped
- * @param lock        takes the lock; the caller owns it (free with pgw_lock_release). After
- *                    pgw_close() it is lost, and must still be freed.
+ * @param h     an opened handle
+ * @param name  the lock
+ * @param opts  mode, and longest wait; NULL: exclusive, try once
+ * @param lock  takes the lock; the caller owns it (free with pgw_lock_release). After pgw_close()
+ *              it is lost, and must still be freed.
  * @returns
  * - PGW_OK
  * - PGW_ELOCKED: another holder kept it all the time
@@ -70,25 +78,26 @@ typedef enum pgw_lock_mode { PGW_LOCK_EXCLUSIVE, PGW_LOCK_SHARED } pgw_lock_mode
  * @note A release wakes up the next waiter at once: the median is 1 ms, including the commit of its
  *   fence. doc/locks.md describes the order of waiters.
  *
+ *     pgw_lock_opts o = PGW_LOCK_OPTS_INIT;
  *     pgw_lock *lock;
- *     if (pgw_lock_acquire(h, "mailing 42", PGW_LOCK_EXCLUSIVE, 1000, &lock) == PGW_OK) {
+ *     o.timeout_ms = 1000;
+ *     if (pgw_lock_acquire(h, "mailing 42", &o, &lock) == PGW_OK) {
  *         send_mailing(42, pgw_lock_fence(lock));
  *         pgw_lock_release(lock);
  *     }
  */
-PGW_API pgw_status pgw_lock_acquire(pgw *h, const char *name, pgw_lock_mode mode,
-                                    int64_t timeout_ms, pgw_lock **lock);
+PGW_API pgw_status pgw_lock_acquire(pgw *h, const char *name, const pgw_lock_opts *opts,
+                                    pgw_lock **lock);
 
 /**
  * Takes a lock until the open transaction of @p h ends. It works on attached handles and behind
  * poolers.
  *
- * @param h           the handle
- * @param name        the lock
- * @param mode        exclusive or shared
- * @param timeout_ms  as in pgw_lock_acquire()
- * @param fence       takes the number; may be NULL. A transaction that takes the lock again in the
- *                    same mode gets the same number.
+ * @param h      the handle
+ * @param name   the lock
+ * @param opts   as in pgw_lock_acquire()
+ * @param fence  takes the number; may be NULL. A transaction that takes the lock again in the same
+ *               mode gets the same number.
  * @returns as pgw_lock_acquire()
  * - PGW_EMISUSE: no transaction is open
  * - PGW_EHELD: this handle holds it by pgw_lock_acquire()
@@ -97,14 +106,16 @@ PGW_API pgw_status pgw_lock_acquire(pgw *h, const char *name, pgw_lock_mode mode
  *   holder may then get a lower one. So do not pass it to anything outside of the database before
  *   the commit.
  *
+ *     pgw_lock_opts o = PGW_LOCK_OPTS_INIT;
+ *     o.mode = PGW_LOCK_SHARED;
  *     if (pgw_txn_begin(h) != PGW_OK) return;
- *     st = pgw_lock_acquire_xact(h, "mailing 42", PGW_LOCK_SHARED, 0, NULL);
+ *     st = pgw_lock_acquire_xact(h, "mailing 42", &o, NULL);
  *     if (st == PGW_OK) work("what it protects");
  *     if (st == PGW_OK) pgw_txn_commit(h);
  *     else pgw_txn_rollback(h);
  */
-PGW_API pgw_status pgw_lock_acquire_xact(pgw *h, const char *name, pgw_lock_mode mode,
-                                         int64_t timeout_ms, int64_t *fence);
+PGW_API pgw_status pgw_lock_acquire_xact(pgw *h, const char *name, const pgw_lock_opts *opts,
+                                         int64_t *fence);
 
 /**
  * Releases a lock and frees it.
@@ -140,7 +151,7 @@ PGW_API int64_t pgw_lock_fence(const pgw_lock *lock);
  * server. Then call pgw_lock_check().
  *
  * @param lock  the lock
- * @returns a descriptor, valid until the lock is lost or released; -1: lost already
+ * @returns a descriptor, valid until the lock is lost or released; PGW_NO_FD: lost already
  * @note The end of a session is noticed within milliseconds (p99 below 10 ms). A silent network is
  *   noticed within 5 s, by keepalives on both ends (properties keepalive.*, tcp.user_timeout_ms).
  *
@@ -172,8 +183,8 @@ PGW_API bool pgw_lock_is_held(pgw_lock *lock);
  * passed.
  *
  * @param lock        the lock
- * @param fd          a descriptor to watch as well; -1: none
- * @param timeout_ms  PGW_UNLIMITED: never
+ * @param fd          a descriptor to watch as well, or PGW_NO_FD
+ * @param timeout_ms  how long; PGW_UNLIMITED: until something happens
  * @returns
  * - PGW_ELEASE: the lock is lost
  * - PGW_OK: @p fd is readable
@@ -207,10 +218,10 @@ typedef struct pgw_lock_info {
     size_t struct_size;
     const char *name;
     const char *application, *user, *client; /* as the server knows them; NULL: unknown or local */
-    int64_t fence;                           /* 0: a waiter, or a holder without a fence */
-    int64_t since_us;                        /* held or waiting since, server's clock; 0: unknown */
-    int pid;                                 /* of the server's process */
-    bool held;                               /* false: waits */
+    int64_t fence;                           /* PGW_NONE: a waiter, or a holder without a fence */
+    int64_t since_us; /* held or waiting since, server's clock; PGW_NONE: unknown */
+    int pid;          /* of the server's process */
+    bool held;        /* false: waits */
     bool shared;
 } pgw_lock_info;
 /**
@@ -277,7 +288,7 @@ PGW_API pgw_status pgw_lock_break(pgw *h, const char *name, int64_t *ended);
  *
  * @param h          the handle
  * @param idle_ms    age of the last fence; shared holders that overlap draw only one
- * @param limit      1..1000: at most so many
+ * @param limit      1..1000: at most this many
  * @param forgotten  takes how many; may be NULL
  * @returns PGW_OK, or an error of any verb
  * @note If such a name is used again, its fences continue with higher numbers, and former fences

@@ -101,9 +101,12 @@ PGW_API void pgw_reaper_reload(pgw_reaper *r);
  * @param fn   called from the loop's own thread, between ticks; if it returns NULL, the old
  *             configuration stays
  * @param arg  its argument
+ * @returns
+ * - PGW_OK
+ * - PGW_EINVAL: @p r is NULL
  * @note Set it before pgw_reaper_run().
  */
-PGW_API void pgw_reaper_on_reload(pgw_reaper *r, const pgw_conf *(*fn)(void *arg), void *arg);
+PGW_API pgw_status pgw_reaper_on_reload(pgw_reaper *r, const pgw_conf *(*fn)(void *arg), void *arg);
 /**
  * Sets a function that is called after each successful tick, for counters and watchdogs. Its first
  * call means that the reaper is ready (sd_notify).
@@ -111,10 +114,14 @@ PGW_API void pgw_reaper_on_reload(pgw_reaper *r, const pgw_conf *(*fn)(void *arg
  * @param r    the reaper
  * @param fn   called from the loop's own thread
  * @param arg  its second argument
+ * @returns
+ * - PGW_OK
+ * - PGW_EINVAL: @p r is NULL
  * @note Set it before pgw_reaper_run().
  */
-PGW_API void pgw_reaper_on_tick(pgw_reaper *r, void (*fn)(const pgw_reap_stats *stats, void *arg),
-                                void *arg);
+PGW_API pgw_status pgw_reaper_on_tick(pgw_reaper *r,
+                                      void (*fn)(const pgw_reap_stats *stats, void *arg),
+                                      void *arg);
 /**
  * Returns the last error. Call it after pgw_reaper_run() has returned.
  *

@@ -82,7 +82,7 @@ PGW_API pgw_status pgw_sema_drop(pgw *h, const char *name, bool force);
 
 typedef struct pgw_sema_opts {
     size_t struct_size;
-    int n;              /* permits, all or none; 1 .. 10,000 */
+    int permits;        /* how many, all or none; 1 .. 10,000 */
     int64_t timeout_ms; /* longest wait, up to a year; 0: try once; PGW_UNLIMITED: until stopped */
     int64_t ttl_ms;     /* they are lost after this time; 100 .. 86,400,000 */
     const char *holder; /* name of the holder; NULL: property `holder` (host:pid) */
@@ -212,7 +212,7 @@ typedef struct pgw_sema_grant {
     const char *holder;
     int64_t taken_us, until_us; /* server's clock */
     int permits;
-    int pid; /* of the session with which they end; 0: they end only by time */
+    int pid; /* of the session with which they end; PGW_NONE: they end only by time */
 } pgw_sema_grant;
 /**
  * Lists the grants of a semaphore that are out, the oldest first.

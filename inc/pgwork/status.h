@@ -21,9 +21,21 @@ extern "C" {
 #endif
 
 /* ------------------------------------------------------------------------------------------- */
-/** @name Sentinels @{ */
-#define PGW_DEFAULT   (-2) /* in options: as the property, queue, job or schedule says */
-#define PGW_UNLIMITED (-1) /* for waits and deadlines: none */
+/** @name Sentinels @{
+ * Special values of numbers. For strings and arrays, NULL is "none" or the default, as the text of
+ * each says. A duration of 0 is 0 ms: at once, without a wait. */
+#define PGW_DEFAULT   (-2)         /* in options: as the property, queue, job or schedule says */
+#define PGW_UNLIMITED (-1)         /* for waits, deadlines and limits: no limit */
+#define PGW_NONE      0            /* for points in time (_us), ids, fences and processes: none */
+#define PGW_NO_FD     (-1)         /* for descriptors: none */
+#define PGW_NO_INDEX  ((size_t)-1) /* for indexes of arrays: none */
+
+/** A setting: on, off, or unchanged. */
+typedef enum pgw_switch {
+    PGW_SWITCH_DEFAULT = PGW_DEFAULT,
+    PGW_SWITCH_OFF = 0,
+    PGW_SWITCH_ON = 1
+} pgw_switch;
 /** @} */
 
 /* ------------------------------------------------------------------------------------------- */
@@ -75,7 +87,7 @@ typedef enum pgw_status {
  * @param st  any number
  * @returns static text: "PGW_ELEASE" for PGW_ELEASE, "PGW_?" for a number that is not a status
  *
- *     st = pgw_complete(h, "mail", &ref, NULL, 1, NULL);
+ *     st = pgw_complete(h, "mail", &ref, 1, NULL);
  *     if (st == PGW_ELEASE) work("undo"); // somebody else may have the job
  *     else if (pgw_is_retriable(st) || pgw_is_unknown(st)) work("repeat"); // the token decides
  *     else if (pgw_is_bug(st)) work("tell somebody");
@@ -140,6 +152,9 @@ typedef struct pgw_allocator {
  * Replaces malloc for the whole process.
  *
  * @param a   the allocator; NULL: malloc again
+ * @returns
+ * - PGW_OK
+ * - PGW_EINVAL: one of its functions is NULL
  * @note Call it before any other function of the library, before other threads start, and while no
  *   handle is open. libpq still uses malloc.
  *
@@ -151,7 +166,7 @@ typedef struct pgw_allocator {
  *     const pgw_allocator mine = {&blocks, my_alloc, my_realloc, my_free};
  *     pgw_set_allocator(&mine);
  */
-PGW_API void pgw_set_allocator(const pgw_allocator *a);
+PGW_API pgw_status pgw_set_allocator(const pgw_allocator *a);
 /** @} */
 
 #ifdef __cplusplus

@@ -89,10 +89,12 @@ typedef struct pgw__job_refs {
     size_t tokens_count;
 } pgw__job_refs;
 pgw_status pgw__job_refs_make(pgw *h, pgw__job_refs *out, const pgw_ref *refs, size_t n);
+/* All outcomes become `st`; NULL is fine, and more than a call can name are left alone. */
+void pgw__job_refs_fill(pgw_ref *refs, size_t n, pgw_status st);
 
 /* What a row says about the job at a position of the input, from 1; the columns of both are given.
  * PGW_EPROTO. */
-pgw_status pgw__job_verdict(pgw *h, pgw_status *outcomes, size_t n, const pgw__rows *rows, int row,
+pgw_status pgw__job_verdict(pgw *h, pgw_ref *refs, size_t n, const pgw__rows *rows, int row,
                             int position, int word);
 
 #endif
