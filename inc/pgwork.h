@@ -23,6 +23,7 @@
  *   pgwork/async.h    the same verbs without blocking
  *   pgwork/job.h      jobs: enqueue, claim, finish, list
  *   pgwork/queue.h    queues
+ *   pgwork/group.h    a limit and an order for each group of jobs
  *   pgwork/worker.h   the runtime that calls handlers
  *   pgwork/reaper.h   the loop that requeues, promotes, schedules and prunes
  *   pgwork/table.h    leases, optimistic writes and row locks on your own tables
@@ -99,6 +100,7 @@
 #include <pgwork/async.h>
 #include <pgwork/job.h>
 #include <pgwork/queue.h>
+#include <pgwork/group.h>
 
 #include <pgwork/reaper.h>
 #include <pgwork/worker.h>

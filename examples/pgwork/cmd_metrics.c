@@ -115,11 +115,8 @@ static int metrics_queue(const pgw_queue_info *q, void *arg)
     const struct {
         const char *state;
         int64_t count;
-    } states[] = {{"ready", d->ready},
-                  {"leased", d->leased},
-                  {"delayed", d->delayed},
-                  {"dead", d->dead},
-                  {"done", d->done}};
+    } states[] = {{"ready", d->ready}, {"leased", d->leased}, {"delayed", d->delayed},
+                  {"gated", d->gated}, {"dead", d->dead},     {"done", d->done}};
     const label queue = {"queue", q->name};
     for (size_t i = 0; i < sizeof states / sizeof *states; i++) {
         metrics_add(arg, JOBS, queue, (label){"state", states[i].state}, states[i].count * 1000);
