@@ -29,6 +29,7 @@
  *   pgwork/table.h    leases, optimistic writes and row locks on your own tables
  *   pgwork/cron.h     schedules
  *   pgwork/lock.h     locks across machines
+ *   pgwork/rate.h     rates across machines
  *   pgwork/sema.h     semaphores across machines
  *   pgwork/admin.h    migrations, doctor
  *
@@ -107,6 +108,7 @@
 
 #include <pgwork/cron.h>
 #include <pgwork/lock.h>
+#include <pgwork/rate.h>
 #include <pgwork/sema.h>
 #include <pgwork/table.h>
 

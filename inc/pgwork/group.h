@@ -67,6 +67,8 @@ PGW_API pgw_status pgw_group_set(pgw *h, const char *queue, const char *group,
  * @returns
  * - PGW_OK
  * - PGW_ENOTFOUND
+ *
+ *     st = pgw_group_reset(h, "mail", "customer-7"); // its limit is 4 again
  */
 PGW_API pgw_status pgw_group_reset(pgw *h, const char *queue, const char *group);
 /**
@@ -95,6 +97,8 @@ PGW_API pgw_status pgw_group_hold(pgw *h, const char *queue, const char *group, 
  * @returns
  * - PGW_OK
  * - PGW_ENOTFOUND
+ *
+ *     st = pgw_group_unblock(h, "mail", "customer-7", &n); // its dead letter stays
  */
 PGW_API pgw_status pgw_group_unblock(pgw *h, const char *queue, const char *group, int64_t *freed);
 /**
@@ -108,6 +112,8 @@ PGW_API pgw_status pgw_group_unblock(pgw *h, const char *queue, const char *grou
  * - PGW_OK
  * - PGW_ENOTFOUND
  * @note It works in pieces of 10,000, as pgw_queue_purge() does. Cannot be armed.
+ *
+ *     st = pgw_group_purge(h, "mail", "customer-7", &n);
  */
 PGW_API pgw_status pgw_group_purge(pgw *h, const char *queue, const char *group, int64_t *deleted);
 

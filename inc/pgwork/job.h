@@ -431,6 +431,35 @@ typedef struct pgw_snooze_opts {
  */
 PGW_API pgw_status pgw_snooze(pgw *h, const char *queue, pgw_ref *refs, size_t n,
                               const pgw_snooze_opts *opts);
+
+typedef struct pgw_hold_opts {
+    size_t struct_size;
+    int64_t for_ms;     /* from now, up to ten years. Default: a second. */
+    const char *reason; /* for operators, cut at 1,000 bytes; NULL: none */
+} pgw_hold_opts;
+/* clang-format off */
+#define PGW_HOLD_OPTS_INIT {sizeof(pgw_hold_opts), 1000, NULL}
+/* clang-format on */
+/**
+ * Postpones jobs and holds their queue, in one transaction: no job of the queue is claimed until
+ * the time is over. For a service that says "too many requests, come again in 30 s". No attempt is
+ * charged. If the queue is held for longer already, that stays.
+ *
+ * @param h      the handle
+ * @param queue  their queue
+ * @param refs   jobs and tokens; takes their outcomes, as in pgw_complete()
+ * @param n      1..10000
+ * @param opts   how long, and why; NULL: the defaults
+ * @returns as pgw_complete(), and
+ * - PGW_ELOCKED: a transaction that stays open has changed the queue; nothing was done
+ * @note If all jobs are refused, the queue is not held. pgw_queue_unhold() ends a hold.
+ *
+ *     pgw_hold_opts o = PGW_HOLD_OPTS_INIT;
+ *     o.for_ms = 30000, o.reason = "429 from the API";
+ *     if (getenv("TOO_MANY")) pgw_hold(h, "images", &ref, 1, &o);
+ */
+PGW_API pgw_status pgw_hold(pgw *h, const char *queue, pgw_ref *refs, size_t n,
+                            const pgw_hold_opts *opts);
 /**
  * Requeues jobs that were not started, behind waiting jobs of their priority. The attempt is not
  * counted.

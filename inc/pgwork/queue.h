@@ -74,6 +74,48 @@ PGW_API pgw_status pgw_queue_set(pgw *h, const char *queue, const pgw_queue_opts
 PGW_API pgw_status pgw_queue_pause(pgw *h, const char *queue);
 PGW_API pgw_status pgw_queue_drain(pgw *h, const char *queue);
 PGW_API pgw_status pgw_queue_resume(pgw *h, const char *queue);
+
+typedef struct pgw_queue_hold_opts {
+    size_t struct_size;
+    int64_t for_ms;     /* from now, up to ten years; or */
+    int64_t until_us;   /* until then, server's clock: microseconds since 1970 */
+    const char *reason; /* for operators, cut at 1,000 bytes; NULL: none */
+} pgw_queue_hold_opts;
+/* clang-format off */
+#define PGW_QUEUE_HOLD_OPTS_INIT {sizeof(pgw_queue_hold_opts), 0, 0, NULL}
+/* clang-format on */
+/**
+ * Holds a queue: no claims until a time. A handler holds the queue of its job with pgw_hold() or
+ * PGW_VERDICT_HOLD. A hold and a pause are independent: a queue that was paused, before the hold or
+ * during it, is still paused when the hold ends. Running jobs go on.
+ *
+ * @param h      the handle
+ * @param queue  its name
+ * @param opts   for_ms or until_us, and why
+ * @returns
+ * - PGW_OK: held, until then or longer. The latest end counts.
+ * - PGW_ENOTFOUND
+ * - PGW_ELOCKED: a transaction that stays open has changed the queue
+ * @note A reaper ends it in time. Without one, a claim does, a second later.
+ *
+ *     pgw_queue_hold_opts o = PGW_QUEUE_HOLD_OPTS_INIT;
+ *     o.for_ms = 60000, o.reason = "the mail server is down";
+ *     pgw_queue_hold(h, "mail", &o);
+ *     if (pgw_queue_unhold(h, "mail") == PGW_OUTCOME_EMPTY) puts("it was not held");
+ */
+PGW_API pgw_status pgw_queue_hold(pgw *h, const char *queue, const pgw_queue_hold_opts *opts);
+/**
+ * Ends a hold now.
+ *
+ * @param h      the handle
+ * @param queue  its name
+ * @returns
+ * - PGW_OK
+ * - PGW_OUTCOME_EMPTY: it was not held
+ * - PGW_ENOTFOUND
+ * - PGW_ELOCKED: a transaction that stays open has changed the queue
+ */
+PGW_API pgw_status pgw_queue_unhold(pgw *h, const char *queue);
 /**
  * Limits how many jobs of a queue are leased at a time, over all workers: for licences, GPUs and
  * fragile services. The others are gated, see pgwork/group.h.
@@ -157,6 +199,8 @@ typedef struct pgw_queue_info {
     bool paused, draining;
     const pgw_queue_opts *opts; /* every field has a value */
     const pgw_depth *depth;
+    int64_t held_until_us;   /* server's clock; 0: not held */
+    const char *hold_reason; /* NULL: none */
 } pgw_queue_info;
 typedef struct pgw_queues_opts {
     size_t struct_size;

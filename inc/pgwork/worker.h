@@ -68,8 +68,10 @@ typedef enum pgw_verdict {
     PGW_VERDICT_SNOOZE,  /* again after the time set by pgw_task_set_delay, no attempt charged */
     PGW_VERDICT_RELEASE, /* not started: ready again, behind waiting jobs, no attempt
                             charged */
-    PGW_VERDICT_SETTLED  /* the handler finished the job itself, in its own transaction; the worker
+    PGW_VERDICT_SETTLED, /* the handler finished the job itself, in its own transaction; the worker
                           * claims jobs apart from then on, see pgw_claim_opts */
+    PGW_VERDICT_HOLD /* as PGW_VERDICT_SNOOZE, and no job of its queue is claimed until then: see
+                        pgw_hold(). The error text is the reason. */
 } pgw_verdict;
 
 /** Why a handler should give up, as bits. */
@@ -155,7 +157,7 @@ PGW_API pgw_status pgw_task_set_output(pgw_task *task, const char *json);
 PGW_API pgw_status pgw_task_set_error(pgw_task *task, const char *error);
 /**
  * Sets when to try again, for PGW_VERDICT_RETRY (not set: the queue's backoff; at most a year) and
- * PGW_VERDICT_SNOOZE (not set: a second; at most ten years).
+ * PGW_VERDICT_SNOOZE and PGW_VERDICT_HOLD (not set: a second; at most ten years).
  *
  * @param task      the task
  * @param delay_ms  from now; a value below 0 counts as 0, above the limit as the limit

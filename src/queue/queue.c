@@ -8,7 +8,7 @@
 
 #define QUEUE_YEAR_MS INT64_C(31536000000)
 
-/* ---- settings; PGW_DEFAULT leaves one as it is ---- */
+/* ---- settings; PGW_DEFAULT leaves one unchanged ---- */
 
 static pgw_status queue_settings(pgw *h, pgw__sql sql, const char *queue,
                                  const pgw_queue_opts *opts)
@@ -84,6 +84,42 @@ pgw_status pgw_queue_drain(pgw *h, const char *queue)
 pgw_status pgw_queue_resume(pgw *h, const char *queue)
 {
     return queue_switch(h, PGW__SQL_QUEUE_RESUME, queue);
+}
+
+pgw_status pgw_queue_hold(pgw *h, const char *queue, const pgw_queue_hold_opts *opts)
+{
+    pgw_queue_hold_opts o = PGW_QUEUE_HOLD_OPTS_INIT;
+    char words[PGW__REASON_MAX + 1];
+    pgw_status st = pgw__check_queue(h, queue);
+
+    if (st == PGW_OK) st = pgw__check_opts(h, "opts", &o, sizeof(o), opts);
+    if (st == PGW_OK) st = pgw__check_int(h, "opts->until_us", o.until_us, 0, INT64_MAX);
+    if (st == PGW_OK)
+        st = pgw__check_int(h, "opts->for_ms", o.for_ms, o.until_us == 0,
+                            o.until_us == 0 ? PGW__DELAY_MAX_MS : 0);
+    if (st != PGW_OK) return st;
+    if (o.reason != NULL) pgw__text_mend(words, sizeof(words), o.reason);
+    {
+        const pgw__param params[] = {
+            P_TEXT(queue),
+            P_TIME_OR_NULL(o.until_us, o.until_us == 0),
+            P_INT8_OR_NULL(o.for_ms, o.until_us != 0),
+            P_TEXT(o.reason != NULL ? words : NULL),
+            P_END,
+        };
+
+        return pgw__ask(h, PGW__SQL_QUEUE_HOLD, params);
+    }
+}
+
+pgw_status pgw_queue_unhold(pgw *h, const char *queue)
+{
+    bool held = false;
+    const pgw__param params[] = {P_TEXT(queue), P_END};
+    pgw_status st = pgw__check_queue(h, queue);
+
+    if (st == PGW_OK) st = pgw__ask_flag(h, &held, PGW__SQL_QUEUE_UNHOLD, params, PGW__WRITES);
+    return st == PGW_OK && !held ? PGW_OUTCOME_EMPTY : st;
 }
 
 pgw_status pgw_queue_limit(pgw *h, const char *queue, int limit)
@@ -182,7 +218,8 @@ typedef struct queue_each {
     void *arg;
 } queue_each;
 
-/* Columns: name, paused, draining, the settings and the depth in the order of their structs. */
+/* Columns: name, paused, draining, the settings and the depth in the order of their structs, the
+ * hold. */
 static pgw_status queue_read_each(pgw *h, const pgw__rows *rows, void *ctx)
 {
     const queue_each *each = ctx;
@@ -206,6 +243,8 @@ static pgw_status queue_read_each(pgw *h, const pgw__rows *rows, void *ctx)
         opts.max_bytes = (int)pgw__rows_int(rows, row, 8);
         opts.notify = pgw__rows_int(rows, row, 9) != 0 ? PGW_SWITCH_ON : PGW_SWITCH_OFF;
         queue_depth_from(&depth, rows, row, 10);
+        info.held_until_us = pgw__rows_null(rows, row, 17) ? 0 : pgw__rows_time_us(rows, row, 17);
+        info.hold_reason = pgw__rows_text(rows, row, 18, NULL);
         stop = each->fn(&info, each->arg);
     }
     return count > 0 ? PGW_OK : PGW_OUTCOME_EMPTY;

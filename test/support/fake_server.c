@@ -398,6 +398,12 @@ pgw_status pgw_snooze(pgw *h, const char *queue, pgw_ref *refs, size_t n,
     return fake_finish(h, FAKE_SNOOZE, queue, refs, NULL, n, FAKE_LATER, NULL);
 }
 
+pgw_status pgw_hold(pgw *h, const char *queue, pgw_ref *refs, size_t n, const pgw_hold_opts *opts)
+{
+    (void)opts;
+    return fake_finish(h, FAKE_HOLD, queue, refs, NULL, n, FAKE_LATER, NULL);
+}
+
 pgw_status pgw_release(pgw *h, const char *queue, pgw_ref *refs, size_t n)
 {
     return fake_finish(h, FAKE_RELEASE, queue, refs, NULL, n, FAKE_READY, NULL);
