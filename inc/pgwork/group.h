@@ -83,7 +83,7 @@ PGW_API pgw_status pgw_group_reset(pgw *h, const char *queue, const char *group)
  * - PGW_ENOTFOUND
  * @note A reaper ends the hold, at most a tenth of a second late.
  *
- *     if (response_code == 429) pgw_group_hold(h, "mail", "customer-7", 30000);
+ *     st = pgw_group_hold(h, "mail", "customer-7", 30000); // the API answered 429
  */
 PGW_API pgw_status pgw_group_hold(pgw *h, const char *queue, const char *group, int64_t for_ms);
 /**
@@ -149,7 +149,12 @@ typedef struct pgw_groups_opts {
  * - PGW_OUTCOME_EMPTY: there are none
  * - PGW_ENOTFOUND
  *
- *     st = pgw_groups_each(h, "mail", NULL, print_group, NULL);
+ *     static int show(const pgw_group_info *g, void *arg)
+ *     {
+ *         return fprintf(arg, "%s %" PRId64 " gated\n", g->group, g->gated) < 0;
+ *     }
+ *
+ *     st = pgw_groups_each(h, "mail", NULL, show, stdout);
  */
 PGW_API pgw_status pgw_groups_each(pgw *h, const char *queue, const pgw_groups_opts *opts,
                                    int (*fn)(const pgw_group_info *info, void *arg), void *arg);

@@ -17,6 +17,13 @@ extern "C" {
  * The first enqueue creates its queue, unless the setting `implicit_queues` is off. A name has
  * 1..200 bytes of UTF-8 without control characters. If the queue does not exist, each verb on one
  * queue returns PGW_ENOTFOUND, except pgw_queue_create() and pgw_queues_each(). */
+/** The end of a job that was not started by its expires_us, or within its ttl_ms. It is never
+ * started. A reaper removes it, also from a paused queue, and its unique key is free then. */
+typedef enum pgw_expired {
+    PGW_EXPIRED_DEFAULT = PGW_DEFAULT,
+    PGW_EXPIRED_DEAD = 0, /* a dead letter with the error "expired"; no attempt is counted */
+    PGW_EXPIRED_DROP = 1  /* deleted */
+} pgw_expired;
 /* clang-format off */
 typedef struct pgw_queue_opts {
     size_t struct_size;
@@ -27,8 +34,9 @@ typedef struct pgw_queue_opts {
     int max_attempts;       /* 1 .. 1000; default 10 */
     int max_bytes;          /* payload, body and meta together, 1 .. 268,435,455; default 16,777,216 */
     pgw_switch notify;      /* wake up waiting workers; default on */
+    pgw_expired expired;    /* the end of a job that was not started in time; default PGW_EXPIRED_DEAD */
 } pgw_queue_opts;           /* PGW_DEFAULT in a field: unchanged; for a new queue, its default */
-#define PGW_QUEUE_OPTS_INIT {sizeof(pgw_queue_opts), PGW_DEFAULT, PGW_DEFAULT, PGW_DEFAULT, PGW_DEFAULT, PGW_DEFAULT, PGW_DEFAULT, PGW_SWITCH_DEFAULT}
+#define PGW_QUEUE_OPTS_INIT {sizeof(pgw_queue_opts), PGW_DEFAULT, PGW_DEFAULT, PGW_DEFAULT, PGW_DEFAULT, PGW_DEFAULT, PGW_DEFAULT, PGW_SWITCH_DEFAULT, PGW_EXPIRED_DEFAULT}
 /* clang-format on */
 /**
  * Creates a queue. If it exists, changes the settings that @p opts gives.
