@@ -119,12 +119,12 @@ int cmd_stats(cli *c, int argc, char **argv)
     if (watch && (code = signals_install(c)) != CLI_DONE) return code;
     if ((code = cli_open(c, false)) != CLI_DONE) return code;
     if (!watch) return stats_once(c, &a, at_most, false);
-    for (int looks = 1;; looks++) {
+    for (int updates = 1;; updates++) {
         code = stats_once(c, &a, at_most, true);
         if (pgw_stop_count(c->stop) > 0) return signals_code();
-        /* a lost server is worth another look; everything else is not */
+        /* try again after a lost server, not after another error */
         if (code > CLI_NOTHING && code != CLI_SERVER) return code;
-        if (count && looks == count) return code;
+        if (count && updates == count) return code;
         if (!signals_sleep(c, interval_ms)) return signals_code();
     }
 }

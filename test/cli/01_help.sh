@@ -21,9 +21,9 @@ for verb in list create set pause resume hold unhold drain purge drop depth; do
     code "queue $verb --help" 0 pgwork queue $verb --help
     yes "queue $verb --help has a usage" grep -q "^usage: pgwork queue $verb" "$tmp/out"
 done
-is 'help extend tells the words of --json' "$(pgwork help extend | grep -o '\(stale\|gone\|locked\|cancel\):' | sort | tr -d '\n')" \
+is 'help extend lists the words of --json' "$(pgwork help extend | grep -o '\(stale\|gone\|locked\|cancel\):' | sort | tr -d '\n')" \
     'cancel:gone:locked:stale:'
-yes 'help tells 75 of sem acquire' sh -c "pgwork help | grep -q '75 .*sem acquire'"
+yes 'help names exit code 75 of sem acquire' sh -c "pgwork help | grep -q '75 .*sem acquire'"
 for verb in list redrive purge; do code "dead $verb --help" 0 pgwork dead $verb --help; done
 for verb in create acquire extend release resize drop list run; do code "sem $verb --help" 0 pgwork sem $verb --help; done
 for verb in set drop ls take run; do code "rate $verb --help" 0 pgwork rate $verb --help; done

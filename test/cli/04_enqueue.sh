@@ -180,7 +180,7 @@ is 'is shown in one line' "$(grep -c '^pgwork: well' "$tmp/err")" 0
 sql 'DROP FUNCTION loud() CASCADE' >/dev/null 2>&1
 sql 'DROP ROLE pgw_cli_producer' >/dev/null 2>&1
 
-# nobody reads the ids: more than a pipe has room for
+# nobody reads the ids: more than a pipe holds
 seq 1 20001 | sed 's/.*/{"payload": &}/' >"$tmp/lines"
 { pgwork enqueue piped -F -f "$tmp/lines"; echo $? >"$tmp/code"; } 2>"$tmp/err" | head -n 1 >/dev/null
 is 'ids that nobody reads are an error' "$(cat "$tmp/code") $(grep -c 'cannot write to stdout' "$tmp/err")" '8 1'

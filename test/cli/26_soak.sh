@@ -126,7 +126,7 @@ all_gone() {
 yes 'each job comes to its end' until_true 60 all_gone
 is 'there were some' "$(sql 'SELECT count(*) > 1000 FROM sent')" t
 is 'none was lost' "$(sql 'SELECT count(*) FROM (TABLE sent EXCEPT TABLE finished) l')" 0
-is 'nor came one that was taken back' "$(sql 'SELECT count(*) FROM (TABLE finished EXCEPT TABLE sent) l')" 0
+is 'none came whose enqueue was rolled back' "$(sql 'SELECT count(*) FROM (TABLE finished EXCEPT TABLE sent) l')" 0
 # a job that was finished twice would be here, as would a deadlock (what was canceled while it was prepared is asked for once more)
 grep 'ERROR: ' "$tmp/bench" | grep -vE 'canceling statement due to user request|prepared statement "P_[0-9]+" does not exist' >"$tmp/errors"
 is 'nobody met an error but those that were canceled' "$(head -n 3 "$tmp/errors")" ''

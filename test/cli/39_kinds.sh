@@ -16,7 +16,7 @@ code 'no command behind --' 0 pgwork work b --until-empty --kind true=true
 is 'a job of another kind fails' "$(sql "SELECT string_agg(state || ' ' || coalesce(error, '-'), ', ' ORDER BY id) FROM pgwork.job WHERE queue = 'b'")" 'dead this worker has no handler for kind "odd", done -'
 
 pgwork queue create c --retention 1d
-for i in 1 2 3; do pgwork enqueue c -J '{}' -k one >/dev/null; done
+for _ in 1 2 3; do pgwork enqueue c -J '{}' -k one >/dev/null; done
 pgwork enqueue c -J '{}' -k many >/dev/null
 pgwork -q reap 2>/dev/null &
 r=$! jobs_of_ours=$!

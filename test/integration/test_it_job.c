@@ -691,7 +691,7 @@ void test_outputs_are_kept_as_long_as_retention_says(void)
         pgtemp_value("SELECT output FROM pgwork.job WHERE queue = 'kept' AND output IS NOT NULL"));
 }
 
-void test_extend_prolongs_and_tells_of_a_cancel(void)
+void test_extend_prolongs_and_reports_a_cancel(void)
 {
     pgw_ref refs[3];
     int i;
@@ -817,7 +817,7 @@ static void *send_later(void *arg)
     return it_enqueue(s->h, s->queue, "\"hello\"") > 0 ? arg : NULL;
 }
 
-/* In a transaction that is open when the other goes to sleep: it saw no sign, and is not seen. */
+/* In a transaction that is open when the other registers: neither sees the other. */
 static void *commit_later(void *arg)
 {
     const sender *s = arg;

@@ -203,7 +203,7 @@ void test_a_refused_job_does_not_spoil_the_load(void)
     TEST_ASSERT_EQUAL_INT64(1, added);
 }
 
-void test_what_the_server_refuses_spoils_the_load(void)
+void test_a_job_that_the_server_refuses_fails_the_load(void)
 {
     pgw_job_spec job = PGW_JOB_SPEC_INIT;
     pgw_load *load;
@@ -423,7 +423,7 @@ void test_a_load_cannot_be_armed(void)
  */
 TEST_CASE(false)
 TEST_CASE(true)
-void test_nor_can_one_that_has_begun(bool attached)
+void test_a_load_that_has_begun_cannot_be_armed(bool attached)
 {
     static char payload[10 * 1024];
     pgw_job_spec job = PGW_JOB_SPEC_INIT;

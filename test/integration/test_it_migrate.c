@@ -199,7 +199,7 @@ void test_a_failed_migration_is_undone_and_can_be_repeated(void)
     pgw_close(h);
 }
 
-void test_who_may_not_create_is_told_so(void)
+void test_a_role_that_may_not_create_is_reported(void)
 {
     char dsn[1200];
     const char *const pairs[] = {"dsn", dsn, "schema", "forbidden", "schema.check", "off", NULL};

@@ -488,7 +488,7 @@ void test_no_server(void)
     }
 }
 
-void test_no_handle(void)
+void test_without_a_handle_each_verb_returns_an_error(void)
 {
     for (size_t i = 0; i < VERBS; i++)
         TEST_ASSERT_TRUE_MESSAGE(verbs[i].call("q") < 0, verbs[i].name);

@@ -76,7 +76,7 @@ void test_a_queue_is_created_with_the_defaults_and_set(void)
     TEST_ASSERT_EQUAL_INT(PGW_EXPIRED_DROP, q.opts.expired);
 }
 
-void test_what_is_not_there_is_not_found(void)
+void test_verbs_on_a_missing_queue_return_not_found(void)
 {
     pgw_depth d = PGW_DEPTH_INIT;
     int64_t n;
@@ -156,7 +156,7 @@ static int64_t still_there(void)
     return d.ready + d.delayed;
 }
 
-void test_what_is_large_is_purged_piece_by_piece(void)
+void test_a_large_queue_is_purged_piece_by_piece(void)
 {
     pgw_stop *stop;
     int64_t n;

@@ -221,7 +221,7 @@ void fake_retries(int64_t id)
     pthread_mutex_unlock(&srv.lock);
 }
 
-void fake_hands_back(int64_t id)
+void fake_requeues(int64_t id)
 {
     pthread_mutex_lock(&srv.lock);
     srv.jobs[id].state = FAKE_READY;
@@ -601,7 +601,7 @@ pgw_status pgw_complete_and_claim(pgw *h, pgw_ref *refs, size_t n, const pgw_cla
     st = fake_claim(o, batch);
     pthread_mutex_unlock(&srv.lock);
     if (after == PGW_OK) return st;
-    pgw_batch_free(*batch); /* it came, and there was no room for it here */
+    pgw_batch_free(*batch); /* it came, and there was no memory for it here */
     *batch = NULL;
     return fake_say(h, after, "the test wants it so", "");
 }

@@ -43,7 +43,7 @@ void fake_turns_read_only(void);         /* that is why they fail */
 void fake_takes_away(int64_t id);        /* another claim has the job now */
 void fake_quarantine(int64_t id);        /* it may have killed who had it last */
 void fake_retries(int64_t id);           /* its time has come: it is ready */
-void fake_hands_back(int64_t id);        /* an operator does: any claim may have it */
+void fake_requeues(int64_t id);          /* an operator does: any claim may have it */
 void fake_on_complete(void (*fn)(void)); /* called when a completion comes in, before it is done */
 void fake_locks(int64_t id, int times);  /* so many extends find the job locked */
 void fake_hangs(bool hangs);             /* no extend is answered meanwhile */

@@ -66,7 +66,7 @@ static int see_time(int64_t at_us, const char *local, void *arg)
     return 0;
 }
 
-void test_what_is_refused_is_not_sent(void)
+void test_refused_arguments_are_not_sent(void)
 {
     pgw_cron_opts o = PGW_CRON_OPTS_INIT;
     pgw_job_spec job = PGW_JOB_SPEC_INIT;

@@ -473,7 +473,7 @@ static void see_apart(const pgw__call *call)
     sent_apart = last->v.b;
 }
 
-void test_a_claim_asks_for_jobs_apart_only_when_it_is_told_to(void)
+void test_a_claim_asks_for_jobs_apart_only_with_that_option(void)
 {
     pgw_claim_opts o = claim_opts();
     pgw_batch *batch;
@@ -530,7 +530,7 @@ void test_a_claim_without_memory_keeps_nothing(void)
     oom_end();
 }
 
-void test_what_a_claim_refuses(void)
+void test_a_claim_refuses_invalid_arguments(void)
 {
     pgw_claim_opts o = claim_opts();
     const char *const bad[] = {"q", "a\nb"};
@@ -652,8 +652,8 @@ void test_a_job_enqueued_before_the_waiter_registered_is_found_without_waiting(v
     TEST_ASSERT_EQUAL(PGW__SQL_JOB_AWAKE, fake.sql);
 }
 
-/* 5, 20, 80, 320 and 500 ms, in case a transaction was open when the sign went up; then what is
- * left. */
+/* 5, 20, 80, 320 and 500 ms, in case a transaction was open when the waiter registered; then what
+ * is left. */
 void test_a_wait_ends_at_its_deadline(void)
 {
     pgw_claim_opts o = claim_opts();
@@ -812,7 +812,7 @@ void test_accepted_jobs_need_no_row(void)
     TEST_ASSERT_EQUAL_INT(5, fake.calls);
 }
 
-void test_refused_jobs_are_told_by_their_place(void)
+void test_refused_jobs_are_reported_by_their_index(void)
 {
     static const fake_cell answer[] = {F_INT(3), F_TEXT("gone"), F_INT(1), F_TEXT("stale")};
     pgw_ref refs[] = {ref(10), ref(11), ref(12)};
@@ -868,7 +868,7 @@ void test_an_extended_job_may_be_asked_to_stop(void)
     TEST_ASSERT_EQUAL(PGW__WRITES | PGW__RELAXED, fake.flags);
 }
 
-void test_what_another_transaction_holds_is_neither_extended_nor_refused(void)
+void test_a_job_locked_by_another_transaction_is_neither_extended_nor_refused(void)
 {
     static const fake_cell answer[] = {F_INT(1), F_TEXT("ok"),     F_INT(900),
                                        F_INT(2), F_TEXT("locked"), F_INT(900),
@@ -916,7 +916,7 @@ void test_an_errors_text_is_cut_and_mended_but_never_refused(void)
     TEST_ASSERT_EQUAL(7999, strlen(sent_error));
 }
 
-void test_what_the_finishing_verbs_refuse(void)
+void test_finishing_verbs_refuse_invalid_arguments(void)
 {
     pgw_ref refs[] = {ref(10)};
     const char *const bad_output[] = {"\xff"};
@@ -1020,7 +1020,7 @@ void test_a_claim_that_was_misread_is_not_handed_over(void)
 }
 
 /* The answer comes when both are committed. */
-void test_verdicts_stand_though_there_is_no_memory_for_the_claim(void)
+void test_verdicts_count_although_memory_is_missing_for_the_claim(void)
 {
     static const fake_cell answer[] = {REFUSED_ROW(2, "stale"), JOB_ROW(5, F_NULL, F_NULL), F_NULL};
     static const fake_cell nonsense[] = {REFUSED_ROW(1, "?")};
@@ -1043,7 +1043,7 @@ void test_verdicts_stand_though_there_is_no_memory_for_the_claim(void)
     TEST_ASSERT_EQUAL(PGW_EUNKNOWN, refs[1].outcome);
 }
 
-void test_what_complete_and_claim_refuses(void)
+void test_complete_and_claim_refuses_invalid_arguments(void)
 {
     pgw_ref refs[] = {ref(10)};
     pgw_claim_opts o = claim_opts();
@@ -1132,7 +1132,7 @@ void test_a_page_begins_where_the_one_before_has_ended(void)
     TEST_ASSERT_EQUAL_INT(2, fake.calls);
 }
 
-void test_what_lists_refuse(void)
+void test_lists_refuse_invalid_arguments(void)
 {
     pgw_jobs_opts o = PGW_JOBS_OPTS_INIT;
 

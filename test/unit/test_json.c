@@ -95,7 +95,7 @@ TEST_CASE("NaN", 0)
 TEST_CASE("\xc2\xa0"
           "1",
           0) /* a space, but not one of JSON's */
-void test_no_json(const char *text, size_t where)
+void test_invalid_json_is_refused_with_its_position(const char *text, size_t where)
 {
     TEST_ASSERT_EQUAL_STRING("is not JSON", fault(text));
     TEST_ASSERT_EQUAL_size_t(where, at);

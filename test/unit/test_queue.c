@@ -48,7 +48,7 @@ static void see_all_set(const pgw__call *call)
     TEST_ASSERT_EQUAL_INT64(PGW_UNLIMITED, p[9].v.i);
 }
 
-void test_what_is_not_given_is_left_as_it_is(void)
+void test_a_setting_that_is_not_given_is_unchanged(void)
 {
     fake.on_call = see_nothing_set;
     TEST_ASSERT_EQUAL(PGW_OK, pgw_queue_create(FAKE_H, "q", NULL));

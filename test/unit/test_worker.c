@@ -188,7 +188,7 @@ void test_without_memory_no_worker_is_born_and_nothing_leaks(void)
     TEST_ASSERT_GREATER_THAN_INT(10, n);
 }
 
-void test_what_no_worker_can_be_made_of(void)
+void test_an_invalid_worker_spec_is_refused(void)
 {
     const char *const bad[] = {"a\nb"};
 
@@ -267,7 +267,7 @@ void test_a_batch_handler_gets_several_at_once(void)
     TEST_ASSERT_LESS_OR_EQUAL_INT(16, atomic_load(&seen));
 }
 
-void test_a_counted_worker_does_as_many_as_it_was_told(void)
+void test_a_worker_with_max_jobs_does_exactly_as_many(void)
 {
     fake_jobs("q", 100, 60000);
     set("worker.until_empty", "off");
@@ -290,7 +290,7 @@ static pgw_verdict first_takes_its_time(pgw_task *task, void *arg)
     return PGW_VERDICT_DONE;
 }
 
-void test_what_took_its_time_is_told_before_the_next_handler_begins(void)
+void test_the_result_of_a_long_job_is_sent_before_the_next_handler_starts(void)
 {
     fake_jobs("q", 2, 60000);
     set("worker.concurrency", "0");
@@ -308,7 +308,7 @@ static pgw_verdict all_before_are_done(pgw_task *task, void *arg)
     return PGW_VERDICT_DONE;
 }
 
-void test_unless_told_so_no_job_waits_for_the_handler_of_another(void)
+void test_without_prefetching_no_job_waits_for_the_handler_of_another(void)
 {
     fake_jobs("q", 10, 60000);
     set("worker.concurrency", "0");
@@ -347,7 +347,7 @@ void test_a_long_job_does_not_hold_back_the_results_of_others(void)
     TEST_ASSERT_EQUAL_INT(50, fake_count(FAKE_DONE));
 }
 
-void test_results_are_told_before_their_lease_ends_whatever_the_flush_time(void)
+void test_results_are_sent_before_their_lease_ends_whatever_the_flush_time(void)
 {
     fake_jobs("q", 8, 3000);
     set("worker.concurrency", "2");
@@ -596,7 +596,7 @@ static pgw_verdict snooze(pgw_task *task, void *arg)
     return PGW_VERDICT_SNOOZE;
 }
 
-void test_a_refused_snooze_is_told_as_a_failure(void)
+void test_a_refused_snooze_is_sent_as_a_failure(void)
 {
     fake_jobs("q", 1, 60000);
     fake_fails(FAKE_SNOOZE, PGW_EDB, 1000, 0);
@@ -746,7 +746,7 @@ static void note_failures(void)
     atomic_compare_exchange_strong(&seen, &none, fake_calls(FAKE_FAIL));
 }
 
-void test_what_is_done_is_told_though_a_failure_cannot_be(void)
+void test_completions_are_sent_although_a_failure_cannot_be(void)
 {
     fake_jobs("q", 10, 60000);
     fake_fails(FAKE_FAIL, PGW_ERETRY, 3, 0);
@@ -784,7 +784,7 @@ static void relents_in_the_end(void)
 }
 
 /* And each time that it is told in vain, before or after others, there is a pause. */
-void test_a_result_that_never_goes_through_is_told_with_pauses(void)
+void test_a_result_that_is_always_refused_is_sent_with_pauses(void)
 {
     atomic_store(&next_tries, 0);
     fake_jobs("q", 10, 60000);
@@ -824,8 +824,8 @@ static void note_claims(void)
     atomic_compare_exchange_strong(&seen, &none, fake_calls(FAKE_CLAIM));
 }
 
-/* A claim needs room on the server's disk, a completion makes some. */
-void test_what_is_done_is_told_though_claims_fail(void)
+/* A claim needs space on the server's disk, a completion frees some. */
+void test_completions_are_sent_although_claims_fail(void)
 {
     fake_jobs("q", 10, 60000);
     fake_on_complete(note_claims);
@@ -843,7 +843,7 @@ static pgw_verdict no_room_for_the_next_claim(pgw_task *task, void *arg)
     return PGW_VERDICT_DONE;
 }
 
-void test_completions_count_though_there_is_no_memory_for_the_claim_beside_them(void)
+void test_completions_count_although_memory_is_missing_for_the_claim_beside_them(void)
 {
     fake_jobs("q", 20, 60000);
     set("worker.concurrency", "0");
@@ -856,7 +856,7 @@ void test_completions_count_though_there_is_no_memory_for_the_claim_beside_them(
 }
 
 /* Its handlers may run for hours yet. */
-void test_who_has_given_up_asks_with_pauses_until_it_can_tell_its_results(void)
+void test_a_worker_that_gave_up_retries_with_pauses_until_its_results_are_sent(void)
 {
     pthread_t thread;
     void *st;
@@ -906,7 +906,7 @@ void test_a_stop_does_not_wait_for_ever_for_a_server_that_takes_no_result(void)
 }
 
 /* By an administrator, or by somebody's trigger that asks a server where it takes too long. */
-void test_what_the_server_cancels_is_tried_again_with_pauses(void)
+void test_a_claim_that_the_server_cancels_is_tried_again_with_pauses(void)
 {
     atomic_store(&next_tries, 0);
     fake_jobs("q", 1, 60000);
@@ -917,7 +917,7 @@ void test_what_the_server_cancels_is_tried_again_with_pauses(void)
     all_done_once(1);
 }
 
-void test_what_no_repetition_cures_ends_the_run(void)
+void test_an_error_that_does_not_pass_ends_the_run(void)
 {
     fake_jobs("q", 10, 60000);
     fake_fails(FAKE_CLAIM, PGW_EPERM, 1, 0);
@@ -966,8 +966,8 @@ static void hear_advice(pgw_log_level level, const char *component, const char *
         atomic_fetch_add(&seen, 1);
 }
 
-/* A worker that nobody can call looks for jobs at its own pace, here once in an hour. So each sign
- * that could not be hung out is tried again within a minute, whatever was the matter with it. */
+/* A worker that is not registered as a waiter only polls, here once in an hour. So a registration
+ * that failed is tried again within a minute, whatever the error was. */
 TEST_CASE(PGW_ERETRY)
 TEST_CASE(PGW_ETIMEDOUT)
 TEST_CASE(PGW_EPERM)
@@ -1031,7 +1031,7 @@ static pgw_verdict taken_away(pgw_task *task, void *arg)
     return until_signalled(task, arg);
 }
 
-void test_a_lease_that_was_taken_is_told_and_the_verdict_refused(void)
+void test_a_lost_lease_is_signalled_and_the_verdict_refused(void)
 {
     fake_jobs("q", 1, 300);
     TEST_ASSERT_EQUAL_INT(PGW_OK, run(one, 1, taken_away, NULL));
@@ -1041,7 +1041,7 @@ void test_a_lease_that_was_taken_is_told_and_the_verdict_refused(void)
     TEST_ASSERT_EQUAL_INT64(0, stats.failed);
 }
 
-/* The first one is handed back by an operator, and comes again; both are told at once. */
+/* An operator requeues the first one, and it is claimed again; both results are sent together. */
 static pgw_verdict all_but_the_first_are_held(pgw_task *task, void *arg)
 {
     if (pgw_job_id(pgw_task_job(task)) != 1 || atomic_load(&seen) != 0) return held(task, arg);
@@ -1052,7 +1052,7 @@ static pgw_verdict all_but_the_first_are_held(pgw_task *task, void *arg)
 
 static void await_running(int n);
 
-void test_a_job_that_its_own_worker_claimed_again_is_told_by_claim(void)
+void test_a_job_that_its_own_worker_claimed_again_is_reported_per_claim(void)
 {
     pthread_t thread;
 
@@ -1065,7 +1065,7 @@ void test_a_job_that_its_own_worker_claimed_again_is_told_by_claim(void)
     start(all_but_the_first_are_held, &thread);
     await(&called, 2);
     await_running(1);
-    fake_hands_back(1);
+    fake_requeues(1);
     await(&called, 3);
     atomic_store(&phase, 1);
     pthread_join(thread, NULL);
@@ -1196,7 +1196,7 @@ void test_a_job_that_stays_locked_is_lost_in_the_end(void)
 }
 
 /* The whole call failed so, and says nothing of any job. */
-void test_a_lock_in_the_way_of_all_is_no_failure(void)
+void test_a_lock_that_blocks_all_extends_is_not_a_failure(void)
 {
     fake_jobs("q", 1, 900);
     fake_fails(FAKE_EXTEND, PGW_ELOCKED, 1000000, 0);
@@ -1233,7 +1233,8 @@ void test_the_lease_of_a_result_on_its_way_is_left_alone_as_long_as_it_can_be(vo
 }
 
 /* Two jobs at work, the second one claimed 20 s after the first, each under a lease of a minute; 25
- * s later both are to be extended. Leaves the lock held, so that the worker's own heart does not.
+ * s later both are to be extended. Leaves the lock held, so that the worker's own heartbeat does
+ * not.
  */
 static pgw *begin_apart(pthread_t *thread)
 {
@@ -1277,7 +1278,7 @@ void test_an_extend_takes_a_third_of_a_lease_at_most_whatever_is_left_of_the_oth
 }
 
 /* However little is left of the leases that are due. */
-void test_a_heart_without_a_session_connects_first_and_takes_its_time_for_it(void)
+void test_a_heartbeat_without_a_session_connects_first_and_waits_for_it(void)
 {
     pthread_t thread;
     pgw *h = begin_apart(&thread);
@@ -1290,7 +1291,7 @@ void test_a_heart_without_a_session_connects_first_and_takes_its_time_for_it(voi
 }
 
 /* Whatever pause it has come to: without it nothing is claimed. */
-void test_a_heart_without_a_session_tries_again_when_there_is_a_server(void)
+void test_a_heartbeat_without_a_session_tries_again_when_there_is_a_server(void)
 {
     pthread_t thread;
     bool away = true;
@@ -1373,7 +1374,7 @@ void test_a_frozen_handler_learns_at_once_that_its_lease_is_over(void)
         1, stats.completed); /* nobody else had it: the server takes a late result */
 }
 
-void test_what_was_not_started_before_its_lease_ended_never_is(void)
+void test_a_job_whose_lease_ended_before_its_start_is_never_started(void)
 {
     fake_jobs("q", 5, 60000);
     set("worker.concurrency", "0");
@@ -1405,7 +1406,7 @@ void test_the_calling_thread_extends_between_jobs(void)
     TEST_ASSERT_EQUAL_INT(3, fake_count(FAKE_DONE));
 }
 
-void test_a_timeout_is_told(void)
+void test_a_timeout_is_reported(void)
 {
     fake_jobs("q", 1, 60000);
     set("worker.job_timeout_ms", "50");
@@ -1425,7 +1426,7 @@ static pgw_verdict stubborn(pgw_task *task, void *arg)
     return PGW_VERDICT_DONE;
 }
 
-void test_who_ignores_the_timeout_loses_the_lease(void)
+void test_a_handler_that_ignores_the_timeout_loses_its_lease(void)
 {
     fake_jobs("q", 1, 300);
     set("worker.job_timeout_ms", "50");
@@ -1503,7 +1504,7 @@ static pgw_verdict held_after_many(pgw_task *task, void *arg)
     return PGW_VERDICT_DONE;
 }
 
-void test_what_was_prefetched_before_a_long_job_goes_back_to_idle_workers(void)
+void test_jobs_prefetched_before_a_long_job_are_requeued_for_idle_workers(void)
 {
     pthread_t thread;
 
@@ -1578,7 +1579,7 @@ static pgw_verdict until_stopping(pgw_task *task, void *arg)
 }
 
 /* Others can have them while the running one goes on. */
-void test_what_was_not_started_goes_back_at_once_whatever_the_flush_time(void)
+void test_unstarted_jobs_are_requeued_at_once_whatever_the_flush_time(void)
 {
     pthread_t thread;
     int i;
@@ -1597,7 +1598,7 @@ void test_what_was_not_started_goes_back_at_once_whatever_the_flush_time(void)
     TEST_ASSERT_EQUAL_INT(1, fake_count(FAKE_DONE));
 }
 
-void test_the_second_stop_is_told_to_handlers(void)
+void test_the_second_stop_is_signalled_to_handlers(void)
 {
     pthread_t thread;
 
@@ -1614,7 +1615,7 @@ void test_the_second_stop_is_told_to_handlers(void)
 
 static atomic_int out;
 
-static pgw_verdict deaf(pgw_task *task, void *arg)
+static pgw_verdict ignores_signals(pgw_task *task, void *arg)
 {
     (void)task, (void)arg;
     atomic_fetch_add(&called, 1);
@@ -1633,7 +1634,7 @@ void test_a_handler_that_does_not_return_is_left_behind(void)
         pthread_t thread;
         void *st;
 
-        start(deaf, &thread);
+        start(ignores_signals, &thread);
         await(&called, 1);
         pgw_stop_notify(stop);
         pgw_stop_notify(stop);
@@ -1700,7 +1701,7 @@ static pgw_verdict stops_twice(pgw_task *task, void *arg)
     return held(task, arg);
 }
 
-void test_what_was_not_started_goes_back_though_there_is_no_time_left(void)
+void test_unstarted_jobs_are_requeued_although_there_is_no_time_left(void)
 {
     fake_jobs("q", 2, 60000);
     set("worker.stop_ms", "0");
@@ -1748,7 +1749,7 @@ void test_after_the_second_stop_there_is_a_second_for_all_results_not_for_each(v
     TEST_ASSERT_EQUAL_INT64(19, stats.lost);
 }
 
-void test_after_the_second_stop_a_server_that_answers_is_told_everything(void)
+void test_after_the_second_stop_a_server_that_answers_gets_all_results(void)
 {
     stop_with_twenty_results(0);
     TEST_ASSERT_EQUAL_INT(20, fake_calls(FAKE_FAIL));
@@ -1756,7 +1757,7 @@ void test_after_the_second_stop_a_server_that_answers_is_told_everything(void)
 }
 
 /* The same, and no server to tell: a leak checker tells if anything is left. */
-void test_what_cannot_go_back_is_forgotten(void)
+void test_jobs_that_cannot_be_requeued_are_freed(void)
 {
     fake_jobs("q", 2, 60000);
     fake_fails(FAKE_RELEASE, PGW_ECONN, 1000000, 0);
