@@ -147,7 +147,8 @@ CHAOS_SINK := sink hist
 CHAOS_TRUTH := truth row hist
 CHAOS_CHECK_TEST := test_check model check check_job check_live check_other hist
 CHAOS_CHECK := check_main check check_job check_live check_other hist
-chaos-programs: $(addprefix $(B)/chaos/chaos-,role driver proxy sink truth check check-test)
+CHAOS_SURVIVE := survive check check_job check_live check_other hist
+chaos-programs: $(addprefix $(B)/chaos/chaos-,role driver proxy sink truth check check-test survive)
 $(B)/obj/chaos/%.o: test/chaos/%.c Makefile
 	@mkdir -p $(@D)
 	$(COMPILE) -D_DEFAULT_SOURCE $(PQ_CFLAGS) -fPIE -c $< -o $@
@@ -159,6 +160,7 @@ $(B)/chaos/chaos-sink: $(call chaos_objects,$(CHAOS_SINK))
 $(B)/chaos/chaos-truth: $(call chaos_objects,$(CHAOS_TRUTH))
 $(B)/chaos/chaos-check: $(call chaos_objects,$(CHAOS_CHECK))
 $(B)/chaos/chaos-check-test: $(call chaos_objects,$(CHAOS_CHECK_TEST))
+$(B)/chaos/chaos-survive: $(call chaos_objects,$(CHAOS_SURVIVE))
 $(B)/chaos/%:
 	@mkdir -p $(@D)
 	$(LINK) -pie -o $@ $^ $(PQ_LIBS)
