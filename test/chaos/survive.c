@@ -4,9 +4,9 @@
  * `sync`: nothing acknowledged may be missing after a fault. `async`: only what was acknowledged
  * after the standby had last caught up. `chaos-survive now` prints the clock of histories.
  *
- * FOLDER/hist has the history. FOLDER/faults has a line `BEGIN SAFE END` for each fault: the server
- * was lost at BEGIN, all that was acknowledged before SAFE was elsewhere by then, and the next one
- * served from END on. FOLDER/left has the kinds of the jobs that are still there in the end.
+ * FOLDER/hist has the history. FOLDER/faults has a line `BEGIN DEAD SAFE END` for each fault: the
+ * server was lost between BEGIN and DEAD, all that was acknowledged before SAFE was elsewhere by
+ * then, and the next one served from END on. FOLDER/left has the kinds of the jobs that are left.
  */
 #include "check.h"
 #include <inttypes.h>
@@ -38,7 +38,7 @@ static const char *const texts[] = {
 };
 
 typedef struct fault {
-    int64_t begin, safe, end;
+    int64_t begin, dead, safe, end;
 } fault;
 
 typedef struct take { /* a claim of a job */
@@ -86,12 +86,20 @@ static void wrong(enum claim what, const event *a, const event *b)
     if (b) event_print(b);
 }
 
-/* How many faults had begun by then. */
+/* How many servers were dead by then: an answer before it came from the old one, a call after it
+ * went to the new one. */
 static int epoch(int64_t t)
 {
     int n = 0;
-    while (n < fault_count && faults[n].begin <= t) n++;
+    while (n < fault_count && faults[n].dead <= t) n++;
     return n;
+}
+
+/* The server that a call reached for certain; -1: one of two. */
+static int reached(int64_t sent, int64_t answered)
+{
+    const int e = epoch(sent);
+    return sync_mode ? 0 : sent && e == epoch(answered) ? e : -1;
 }
 
 /* Did the next server have what was asked for at `sent` and answered at `answered`? */
@@ -161,20 +169,18 @@ static void on_deed(const request *k)
     s->deeds = d;
 }
 
-/* Was `t` claimed after `than`, as far as the server of epoch `e` knows? */
+/* Was `t` claimed after `than`, of the server `e` itself? */
 static bool newer(const take *t, const take *than, int e)
 {
-    const int old = epoch(than->got->t);
-    if (t->got->a[1] != than->got->a[1] || t == than) return false;
-    if (sync_mode) return t->got->a[2] > than->got->a[2];
-    if (t->asked == 0 || epoch(t->asked) != e) return false;
-    return e > old || t->got->a[2] > than->got->a[2];
+    if (t->got->a[1] != than->got->a[1] || t == than || e < 0) return false;
+    if (reached(t->asked, t->got->t) != e) return false;
+    return (!sync_mode && epoch(than->got->t) < e) || t->got->a[2] > than->got->a[2];
 }
 
 static void judge_deed(const story *s, const deed *d)
 {
     const event *i = d->call->i, *o = d->call->o;
-    const int e = epoch(i->t);
+    const int e = reached(i->t, o->t);
     for (const take *t = s->takes; t; t = t->next) {
         if (t->got->t < i->t && newer(t, d->by, e)) wrong(W_stale, t->got, i);
         if (i->op != OP_don || t == d->by) continue;
@@ -183,7 +189,7 @@ static void judge_deed(const story *s, const deed *d)
     }
     for (const deed *x = d->next; x; x = x->next)
         if (i->op == OP_don && x->call->i->op == OP_don && x->by->got->a[1] == i->a[1] &&
-            (sync_mode || epoch(x->call->o->t) == e))
+            e >= 0 && reached(x->call->i->t, x->call->o->t) == e)
             wrong(W_twice, x->call->i, i);
 }
 
@@ -198,7 +204,8 @@ static void judge(const story *s, size_t *lost)
         wrong(W_phantom, s->takes ? s->takes->got : NULL, NULL);
     for (const take *t = s->takes; t && t->next; t = t->next)
         if (t->got->a[1] != t->next->got->a[1] &&
-            (sync_mode || (t->next->asked && epoch(t->next->asked) == epoch(t->got->t))))
+            reached(t->asked, t->got->t) >= 0 &&
+            reached(t->asked, t->got->t) == reached(t->next->asked, t->next->got->t))
             wrong(W_forked, t->next->got, t->got);
     for (const deed *d = s->deeds; d; d = d->next) judge_deed(s, d);
 }
@@ -269,13 +276,13 @@ static void judge_rescue(void)
 static bool read_files(const char *folder)
 {
     char path[400], line[200];
-    long long a, b, e;
+    long long a, d, b, e;
     int proc, n;
     snprintf(path, sizeof(path), "%s/faults", folder);
     FILE *f = fopen(path, "r");
     if (!f) return false;
-    while (fault_count < 1000 && fscanf(f, "%lld %lld %lld", &a, &b, &e) == 3)
-        faults[fault_count++] = (fault){a, b, e};
+    while (fault_count < 1000 && fscanf(f, "%lld %lld %lld %lld", &a, &d, &b, &e) == 4)
+        faults[fault_count++] = (fault){a, d, b, e};
     fclose(f);
     snprintf(path, sizeof(path), "%s/left", folder);
     f = fopen(path, "r");

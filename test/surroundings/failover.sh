@@ -63,9 +63,10 @@ while [ $turn -lt "$times" ]; do
     fi
     begin=$(now)
     lose "$primary"
+    dead=$(now)
     pg_as "$(pg_bindir)/pg_ctl" -D "$standby/data" -w -s promote >>"$home/log" 2>&1 || die 'the standby is promoted'
     end=$(now)
-    fault "$begin" "$safe" "$end"
+    fault "$begin" "$dead" "$safe" "$end"
     within 60 served "$end"
     all_there || die 'a process has ended by itself'
     on "$standby" CHECKPOINT # pg_rewind reads the new timeline from the control file, up to PostgreSQL 16

@@ -117,8 +117,8 @@ served() {
     done
 }
 
-# fault BEGIN SAFE END: notes it (survive.c)
-fault() { echo "$1 $2 $3" >>"$run/faults"; }
+# fault BEGIN DEAD SAFE END: notes it (survive.c)
+fault() { echo "$*" >>"$run/faults"; }
 
 empty() { [ "$(on "$1" 'SELECT count(*) FROM (SELECT FROM pgwork.live_job UNION ALL SELECT FROM pgwork.delayed_job) j')" = 0 ]; }
 # drain SERVER: nothing is added any more, and all jobs come to their end
