@@ -25,7 +25,7 @@ clean() {
         cp -r "$run" "$KEEP"
         for s in $servers; do cp "$s/log" "$KEEP/$(basename "$s").log"; done
     fi
-    [ -z "$mounted" ] || umount "$mounted" || umount -l "$mounted" || :
+    for m in $mounted; do umount "$m" || umount -l "$m" || :; done
     rm -rf "$home"
 }
 trap clean EXIT
@@ -79,7 +79,7 @@ lose() {
     kill -KILL "$master" $(ps -o pid= --ppid "$master") 2>/dev/null || :
     within 10 gone "$master"
 }
-gone() { ! kill -0 "$1" 2>/dev/null || grep -q '^State:.*Z' "/proc/$1/status" 2>/dev/null; }
+gone() { ! kill -0 "$1" 2>/dev/null; }
 
 # -- the load ----------------------------------------------------------------------------------------
 
