@@ -57,8 +57,8 @@ server() {
     mkdir "$made"
     if [ "$(id -u)" = 0 ]; then chown "$(pg_user)" "$made"; fi
 }
-on() { # on SERVER SQL
-    PGOPTIONS='' psql -XAtq -v ON_ERROR_STOP=1 -h "$1" -p 5432 -U postgres -d postgres -c "$2"
+on() { # on SERVER SQL: in the database $database, or postgres
+    PGOPTIONS='' psql -XAtq -v ON_ERROR_STOP=1 -h "$1" -p 5432 -U postgres -d "${database:-postgres}" -c "$2"
 }
 set_conf() { # set_conf SERVER LINE...: the last line of a name counts
     s=$1
