@@ -124,8 +124,8 @@ static story *story_of(int64_t made)
 
 static int64_t token_key(int64_t id, int64_t number, int64_t nonce)
 {
-    return (int64_t)((uint64_t)id * 0x9e3779b97f4a7c15u ^
-                     (uint64_t)number * 0xc2b2ae3d27d4eb4fu ^ (uint64_t)nonce);
+    return (int64_t)((uint64_t)id * 0x9e3779b97f4a7c15u ^ (uint64_t)number * 0xc2b2ae3d27d4eb4fu ^
+                     (uint64_t)nonce);
 }
 
 static void on_enqueue(const request *k)
@@ -188,8 +188,8 @@ static void judge_deed(const story *s, const deed *d)
         if (after && sure(i->t, o->t)) wrong(W_undone, i, t->got);
     }
     for (const deed *x = d->next; x; x = x->next)
-        if (i->op == OP_don && x->call->i->op == OP_don && x->by->got->a[1] == i->a[1] &&
-            e >= 0 && reached(x->call->i->t, x->call->o->t) == e)
+        if (i->op == OP_don && x->call->i->op == OP_don && x->by->got->a[1] == i->a[1] && e >= 0 &&
+            reached(x->call->i->t, x->call->o->t) == e)
             wrong(W_twice, x->call->i, i);
 }
 
@@ -203,8 +203,7 @@ static void judge(const story *s, size_t *lost)
     if ((s->takes || s->left) && s->refused && !s->acked && !s->maybe)
         wrong(W_phantom, s->takes ? s->takes->got : NULL, NULL);
     for (const take *t = s->takes; t && t->next; t = t->next)
-        if (t->got->a[1] != t->next->got->a[1] &&
-            reached(t->asked, t->got->t) >= 0 &&
+        if (t->got->a[1] != t->next->got->a[1] && reached(t->asked, t->got->t) >= 0 &&
             reached(t->asked, t->got->t) == reached(t->next->asked, t->next->got->t))
             wrong(W_forked, t->next->got, t->got);
     for (const deed *d = s->deeds; d; d = d->next) judge_deed(s, d);
@@ -221,7 +220,8 @@ static void judge_fences(void)
         const int64_t lock = k->i->a[0];
         if (lock < 0 || lock > 3) continue;
         const event *before = last[lock];
-        const request *kb = before ? map_get(&c.by_call, CALL_KEY(before->proc, before->call)) : NULL;
+        const request *kb =
+            before ? map_get(&c.by_call, CALL_KEY(before->proc, before->call)) : NULL;
         if (kb && before->t < k->i->t && e->a[1] <= before->a[1] && sure(kb->i->t, before->t))
             wrong(W_fence, before, e);
         if (!before || e->a[1] > before->a[1] || !sync_mode) last[lock] = e;
@@ -305,10 +305,11 @@ static bool report(size_t lost, size_t lived)
     }
     for (size_t i = 0; i < c.called; i++)
         refused += is_deed(c.calls[i].i->op) && c.calls[i].status == S_STALE;
-    printf("  %zu calls, %zu acknowledged jobs, %zu claims, %zu stale calls refused\n", c.called, acked,
-           takes, refused);
+    printf("  %zu calls, %zu acknowledged jobs, %zu claims, %zu stale calls refused\n", c.called,
+           acked, takes, refused);
     if (!sync_mode)
-        printf("  %zu jobs lost that were acknowledged after the standby had last caught up\n", lost);
+        printf("  %zu jobs lost that were acknowledged after the standby had last caught up\n",
+               lost);
     return fault_count > 0 && acked > 0 && takes > 0 && (refused > 0 || lived == 0) &&
            (sync_mode || lost > 0);
 }
