@@ -1,4 +1,4 @@
-# shellcheck shell=sh
+# shellcheck shell=sh disable=SC2034  # variables for those that source it
 # pgload.sh: a load of pgbench scripts whose bookkeeping lies in the same database. Sourced, POSIX sh.
 # `sent` has the jobs that were committed, `finished` those whose completion was: in any snapshot the jobs that are
 # there are those of `sent` without those of `finished`.
