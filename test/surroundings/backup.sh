@@ -92,7 +92,7 @@ dump_snapshot() {
     exec 3>"$home/pipe"
     before
     echo "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT pg_export_snapshot();" >&3
-    within 10 test -s "$home/told"
+    within 60 test -s "$home/told"
     echo "\\copy (SELECT id FROM pgwork.job ORDER BY id) TO '$home/exact'" >&3
     sleep 0.5 # so that what comes meanwhile would be seen
     pg_dump -Fc -h "$db" --snapshot="$(head -n 1 "$home/told")" -f "$home/dump" || die 'pg_dump --snapshot'
@@ -141,7 +141,7 @@ max_sync_workers_per_subscription = 6' pg_create "$made"
     check 'logical replication: not the jobs of the old server' "$(on "$made" "$everything" | cksum)" "$(on "$db" "$everything" | cksum)"
     whole 'logical replication' "$made"
     works 'logical replication' "$made"
-    on "$db" 'DROP PUBLICATION copy' && within 10 on "$db" "SELECT pg_drop_replication_slot('copy')"
+    on "$db" 'DROP PUBLICATION copy' && within 60 on "$db" "SELECT pg_drop_replication_slot('copy')"
     forget "$made"
     start_load
 }

@@ -77,7 +77,7 @@ lose() {
     kill -STOP "$master" # it starts nobody any more
     # shellcheck disable=SC2046  # numbers of processes
     kill -KILL "$master" $(ps -o pid= --ppid "$master") 2>/dev/null || :
-    within 10 gone "$master"
+    within 60 gone "$master"
 }
 gone() { ! kill -0 "$1" 2>/dev/null; }
 
@@ -95,7 +95,7 @@ load() { # load DSN
     number=$((number + 1))
     "$bin/chaos-sink" $number "$run" >>"$run/err" 2>&1 &
     sink=$!
-    within 10 test -S "$run/sink"
+    within 60 test -S "$run/sink"
     for r in reaper producer producer late worker worker worker runtime lock lock; do role $r "$1"; done
 }
 unload() { # the processes are killed, too
