@@ -1,6 +1,6 @@
 #!/bin/sh
-# full.sh [TIMES]: the disk of the server fills up under load, TIMES times (10), and is emptied again: in turn the disk of
-# the data, which makes calls fail, and that of the WAL, which stops the server. Nothing acknowledged is lost, nothing is
+# full.sh [TIMES]: the disk of the server fills up under load, TIMES times (10), and is emptied again: first the disk of
+# the data, which makes calls fail, then that of the WAL, which stops the server. Nothing acknowledged is lost, nothing is
 # done that was reported as not done, and all processes go on by themselves.
 # The disks are a tmpfs of 160 MB and one of 24 MB; where none may be mounted, the script says so and does nothing.
 # Exit status: 0 valid, 1 invalid, 2 the run failed, 3 proves nothing. KEEP=DIR keeps the histories and the server's log.
@@ -33,22 +33,24 @@ complaints() { grep -c 'No space left on device' "$db/log" || :; }
 more_than() { [ "$(complaints)" -gt "$1" ]; }
 refused() { grep -qs "^[0-9]* [0-9]* [0-9]* o [a-z]* [23]" "$run"/hist/*; } # somebody was told that a call failed
 revived() { answers "$db" || pg_start "$db"; }
-turn=0
-while [ $turn -lt "$times" ]; do
-    turn=$((turn + 1))
+fill() { # fill DISK
     sleep 0.$((turn * 37 % 9 + 1))
     before=$(complaints)
-    ballast=$db/data/ballast
-    [ $((turn % 2)) = 1 ] || ballast=$db/wal/ballast
     begin=$(now)
-    dd if=/dev/zero of="$ballast" bs=64k >/dev/null 2>&1 || : # until there is no room
+    dd if=/dev/zero of="$1/ballast" bs=64k >/dev/null 2>&1 || : # until there is no room
     within 120 more_than "$before"
     sleep 0.$((turn * 53 % 7 + 2))
-    rm "$ballast"
+    rm "$1/ballast"
     within 60 revived # by hand, if it has given up
     end=$(now)
     fault "$begin" "$begin" "$begin" "$end"
     within 60 served "$end"
+}
+turn=0
+while [ $turn -lt "$times" ]; do
+    turn=$((turn + 1))
+    fill "$db/data"
+    fill "$db/wal"
 done
 drain "$db"
 refused || die 'no call failed'
