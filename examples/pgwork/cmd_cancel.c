@@ -22,7 +22,7 @@ static int cancel_tell(const cli *c, int64_t id, pgw_status outcome)
         cli_say(c, "job %lld: %s", (long long)id,
                 outcome == PGW_OK               ? "cancelled"
                 : outcome == PGW_OUTCOME_CANCEL ? "its holder will be asked to stop"
-                                                : "not there, or finished");
+                                                : "finished, or does not exist");
     }
     return outcome < 0 ? CLI_NOTHING : CLI_DONE;
 }
@@ -32,10 +32,9 @@ int cmd_cancel(cli *c, int argc, char **argv)
     static const opt opts[] = {{.name = NULL}};
     static const usage use = {
         .synopsis = "cancel QUEUE ID...",
-        .about = "Removes jobs that wait. The holder of a running job sees it at the next extend "
-                 "of its lease\n"
-                 "and should stop.",
-        .more = "Ends with 1 when one of them is not there.",
+        .about = "Removes ready and delayed jobs. The holder of a running job sees the request at\n"
+                 "the next extend of its lease, and should stop.",
+        .more = "Ends with 1 when one of the jobs does not exist.",
         .min = 2,
         .max = -1,
         .missing = "QUEUE ID",
@@ -46,21 +45,22 @@ int cmd_cancel(cli *c, int argc, char **argv)
     int64_t *ids;
     size_t n = (size_t)a.count - 1;
     if ((code = cli_ids(&ids, a.at + 1, n)) != CLI_DONE) return code;
-    pgw_status *outcomes = cli_alloc(n * sizeof *outcomes);
+    pgw_ref *refs = cli_alloc(n * sizeof *refs);
+    for (size_t i = 0; i < n; i++) refs[i] = (pgw_ref){.id = ids[i]};
     code = cli_open(c, false);
     if (code == CLI_DONE) {
-        pgw_status st = pgw_cancel(c->h, a.at[0], ids, n, outcomes);
+        pgw_status st = pgw_cancel(c->h, a.at[0], refs, n);
         /* only the server has a SQLSTATE to tell: jobs that are not there are no error of its */
         if (st < 0 && (st != PGW_ENOTFOUND || *pgw_error_sqlstate(c->h))) {
             code = cli_fail_at(c->h);
         } else {
             for (size_t i = 0; i < n; i++) {
-                int one = cancel_tell(c, ids[i], outcomes[i]);
+                int one = cancel_tell(c, ids[i], refs[i].outcome);
                 if (one != CLI_DONE) code = one;
             }
         }
     }
-    free(outcomes);
+    free(refs);
     free(ids);
     return cli_finish(code);
 }

@@ -19,11 +19,11 @@ typedef struct listing {
 /* What the operator asks next about a job in this state. */
 static void ls_when(listing *l, const pgw_job *job)
 {
-    const char *state = pgw_job_state(job);
+    pgw_state state = pgw_job_state(job);
     char age[TEXT_AGE], when[TEXT_AGE + 16] = "";
     int64_t due = 0, past = 0;
-    if (strcmp(state, "leased") == 0) due = pgw_job_lease_until_us(job);
-    if (strcmp(state, "delayed") == 0) due = pgw_job_run_at_us(job);
+    if (state == PGW_STATE_LEASED) due = pgw_job_lease_until_us(job);
+    if (state == PGW_STATE_DELAYED) due = pgw_job_run_at_us(job);
     if (due == 0) past = pgw_job_finished_us(job);
     if (due > l->now_us) {
         strcat(strcpy(when, "in "), text_age(age, (due - l->now_us) / 1000));
@@ -47,7 +47,7 @@ static int ls_each(const pgw_job *job, void *arg)
     }
     table_int(&l->rows, pgw_job_id(job));
     table_text(&l->rows, pgw_job_queue(job));
-    table_text(&l->rows, pgw_job_state(job));
+    table_text(&l->rows, pgw_state_name(pgw_job_state(job)));
     table_text(&l->rows, pgw_job_kind(job));
     table_int(&l->rows, pgw_job_priority(job));
     text_ratio(attempts, sizeof attempts, pgw_job_attempt(job), pgw_job_max_attempts(job));
@@ -61,23 +61,20 @@ static int ls_each(const pgw_job *job, void *arg)
 int cmd_ls(cli *c, int argc, char **argv)
 {
     pgw_jobs_opts o = PGW_JOBS_OPTS_INIT;
+    const char *state = NULL;
     const opt opts[] = {
-        {'s', "state", "STATE", "ready, leased, delayed, dead, done or cancelled",
-         .text = &o.state},
-        {'k', "kind", "KIND", "of this kind", .text = &o.kind},
-        {'n', "limit", "N", "at most N jobs (100)", .number = &o.limit, .min = 1, .max = 100000},
-        {0, "after", "ID", "go on behind this job", .big = &o.after_id},
+        {'s', "state", "STATE", "ready, leased, delayed, dead, done or cancelled", .text = &state},
+        {'k', "kind", "KIND", "only of this kind", .text = &o.kind},
+        {'n', "limit", "N", "list up to N jobs (100)", .number = &o.limit, .min = 1, .max = 100000},
+        {0, "after", "ID", "only jobs with a higher id", .big = &o.after_id},
         {.name = NULL}};
     static const usage use = {
         .synopsis = "ls [QUEUE] [-s STATE] [-k KIND] [-n N] [--after ID]",
-        .about = "Lists jobs. WHEN shows how long the lease lasts or how late it is, when a "
-                 "delayed job\n"
-                 "is due, or how long ago a job was finished. They come in the order of their "
-                 "ids; where\n"
-                 "there may be more, stderr prints how to go on: --after the last one.",
-        .more = "With --json each job is a line, with everything that `pgwork show` prints. Ends "
-                "with 1 when\n"
-                "there is none.",
+        .about = "Lists jobs in the order of their ids. WHEN shows the rest of a lease or how\n"
+                 "late it is, when a delayed job is due, or how long ago a job was finished. If\n"
+                 "there may be more, stderr prints the --after option for the next page.",
+        .more = "With --json each job is a line with everything that `pgwork show` prints. Ends\n"
+                "with 1 when no job was found.",
         .max = 1,
     };
     static const char *const headings[] = {"ID>",      "QUEUE", "STATE", "KIND",  "PRIO>",
@@ -85,6 +82,8 @@ int cmd_ls(cli *c, int argc, char **argv)
     args a;
     int code = opts_parse(c, &a, &use, opts, argc, argv);
     if (code != OPTS_GO) return code;
+    if ((code = cli_state(c, state, "ready, leased, delayed, dead, done or cancelled", &o.state)))
+        return code;
     if (a.count) o.queue = a.at[0];
     if ((code = cli_open(c, false)) != CLI_DONE) return code;
     listing l = {.json = c->json, .now_us = text_now_us()};

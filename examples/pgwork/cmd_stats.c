@@ -20,19 +20,21 @@ typedef struct sample {
 } sample;
 
 /* What its counts look like to who wonders why nothing moves. */
-static const char *stats_state(const pgw_queue_info *q)
+static const char *stats_state(const pgw_queue_info *q, char text[CLI_DOORS])
 {
     const pgw_depth *d = q->depth;
-    if (q->paused) return q->draining ? "closed" : "paused";
-    if (q->draining) return "draining";
+    const char *doors = cli_doors(q, text);
+    if (doors) return doors;
     if (d->leased > 0) return "active";
-    return d->ready > 0 ? "waiting" : d->delayed > 0 ? "delayed" : "empty";
+    if (d->ready > 0) return "waiting";
+    return d->gated > 0 ? "gated" : d->delayed > 0 ? "delayed" : "empty";
 }
 
 static int stats_each(const pgw_queue_info *q, void *arg)
 {
     sample *s = arg;
     const pgw_depth *d = q->depth;
+    char text[CLI_DOORS];
     bool wanted = s->only->count == 0;
     for (int i = 0; i < s->only->count; i++) {
         if (strcmp(s->only->at[i], q->name) == 0) wanted = s->seen[i] = true;
@@ -43,10 +45,11 @@ static int stats_each(const pgw_queue_info *q, void *arg)
         out_begin(&o);
         out_time(&o, "time", s->now_us);
         out_text(&o, "queue", q->name);
-        out_text(&o, "state", stats_state(q));
+        out_text(&o, "state", stats_state(q, NULL));
         out_int(&o, "ready", d->ready);
         out_int(&o, "leased", d->leased);
         out_int(&o, "delayed", d->delayed);
+        out_int(&o, "gated", d->gated);
         out_int(&o, "dead", d->dead);
         out_int(&o, "done", d->done);
         out_int(&o, "oldest_ms", d->oldest_ms);
@@ -54,10 +57,11 @@ static int stats_each(const pgw_queue_info *q, void *arg)
         return 0;
     }
     table_text(&s->rows, q->name);
-    table_text(&s->rows, stats_state(q));
+    table_text(&s->rows, stats_state(q, text));
     table_int(&s->rows, d->ready);
     table_int(&s->rows, d->leased);
     table_int(&s->rows, d->delayed);
+    table_int(&s->rows, d->gated);
     table_int(&s->rows, d->dead);
     table_int(&s->rows, d->done);
     table_age(&s->rows, d->oldest_ms ? d->oldest_ms : -1);
@@ -66,21 +70,23 @@ static int stats_each(const pgw_queue_info *q, void *arg)
 
 static int stats_once(cli *c, const args *a, int64_t at_most, bool redraw)
 {
-    static const char *const headings[] = {"QUEUE",    "STATE", "READY>", "LEASED>",
-                                           "DELAYED>", "DEAD>", "DONE>",  "OLDEST>"};
+    static const char *const headings[] = {"QUEUE",  "STATE", "READY>", "LEASED>", "DELAYED>",
+                                           "GATED>", "DEAD>", "DONE>",  "OLDEST>"};
     bool seen[64] = {false};
     char now[TEXT_TIME];
     sample s = {.json = c->json, .now_us = text_now_us(), .only = a, .seen = seen};
     table_begin(&s.rows, headings, sizeof headings / sizeof *headings);
-    pgw_status st = pgw_queues_each(c->h, NULL, at_most, stats_each, &s);
+    pgw_queues_opts counts = PGW_QUEUES_OPTS_INIT;
+    counts.at_most = cli_limit(at_most);
+    pgw_status st = pgw_queues_each(c->h, &counts, stats_each, &s);
     if (redraw && !c->json && term_home()) printf("%.19sZ\n\n", text_time(now, s.now_us));
     table_end(&s.rows);
     if (st < 0) return cli_fail_at(c->h);
     int code = cli_code(st);
     for (int i = 0; i < a->count; i++) {
         if (seen[i]) continue;
-        code = cli_fail(CLI_NOTHING, "`pgwork queue list` shows all", "there is no queue \"%s\"",
-                        a->at[i]);
+        code = cli_fail(CLI_NOTHING, "`pgwork queue list` lists all queues",
+                        "there is no queue \"%s\"", a->at[i]);
     }
     return cli_finish(code);
 }
@@ -91,17 +97,17 @@ int cmd_stats(cli *c, int argc, char **argv)
     int64_t at_most = 0, interval_ms = 0;
     int count = 0;
     const opt opts[] = {
-        {'w', "watch", NULL, "again and again, until interrupted", .flag = &watch},
-        {'i', "interval", "TIME", "between two looks (2s)", .ms = &interval_ms, .min = 100,
+        {'w', "watch", NULL, "repeat until interrupted", .flag = &watch},
+        {'i', "interval", "TIME", "time between two counts (2s)", .ms = &interval_ms, .min = 100,
          .max = 86400000},
-        {'n', "count", "N", "with --watch: end after N looks (0: don't)", .number = &count},
-        {0, "at-most", "N", "count no further than N (0: exact)", .big = &at_most},
+        {'n', "count", "N", "with --watch: end after N counts (0: never)", .number = &count},
+        {0, "at-most", "N", "count up to N jobs (0: all)", .big = &at_most},
         {.name = NULL}};
     static const usage use = {
         .synopsis = "stats [QUEUE...] [--at-most N] [--watch [-i TIME] [-n N]]",
-        .about = "Counts the jobs of each queue by state. OLDEST: how long the oldest ready job "
+        .about = "Counts the jobs of each queue by state. OLDEST is how long the oldest ready job\n"
                  "has waited.",
-        .more = "Ends with 1 when there are no queues, or not all that were named.",
+        .more = "Ends with 1 when there are no queues, or when a named queue does not exist.",
         .max = 64,
     };
     args a;

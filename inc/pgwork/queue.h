@@ -6,7 +6,7 @@
 #ifndef PGWORK_QUEUE_H
 #define PGWORK_QUEUE_H
 
-#include <pgwork/handle.h>
+#include <pgwork/job.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -26,9 +26,9 @@ typedef struct pgw_queue_opts {
     int64_t retention_ms;   /* keep finished jobs so long, up to 100 years; 0: don't */
     int max_attempts;       /* 1 .. 1000; 10 */
     int max_bytes;          /* payload, body and meta together, 1 .. 268,435,455; 16,777,216 */
-    int notify;             /* wake sleeping workers: 1 yes, 0 no; 1 */
+    pgw_switch notify;      /* wake sleeping workers; on */
 } pgw_queue_opts;           /* PGW_DEFAULT in a field: leave as it is */
-#define PGW_QUEUE_OPTS_INIT {sizeof(pgw_queue_opts), PGW_DEFAULT, PGW_DEFAULT, PGW_DEFAULT, PGW_DEFAULT, PGW_DEFAULT, PGW_DEFAULT, PGW_DEFAULT}
+#define PGW_QUEUE_OPTS_INIT {sizeof(pgw_queue_opts), PGW_DEFAULT, PGW_DEFAULT, PGW_DEFAULT, PGW_DEFAULT, PGW_DEFAULT, PGW_DEFAULT, PGW_SWITCH_DEFAULT}
 /* clang-format on */
 /**
  * Creates a queue. If it exists, sets what @p opts gives.
@@ -75,12 +75,70 @@ PGW_API pgw_status pgw_queue_set(pgw *h, const char *queue, const pgw_queue_opts
 PGW_API pgw_status pgw_queue_pause(pgw *h, const char *queue);
 PGW_API pgw_status pgw_queue_drain(pgw *h, const char *queue);
 PGW_API pgw_status pgw_queue_resume(pgw *h, const char *queue);
+
+typedef struct pgw_queue_hold_opts {
+    size_t struct_size;
+    int64_t for_ms;     /* from now, up to ten years; or */
+    int64_t until_us;   /* until then, server's clock: microseconds since 1970 */
+    const char *reason; /* for operators, cut at 1,000 bytes; NULL: none */
+} pgw_queue_hold_opts;
+/* clang-format off */
+#define PGW_QUEUE_HOLD_OPTS_INIT {sizeof(pgw_queue_hold_opts), 0, 0, NULL}
+/* clang-format on */
+/**
+ * Holds a queue: no claims until a time. A handler holds the queue of its job with pgw_hold() or
+ * PGW_VERDICT_HOLD. A hold and a pause are independent: a queue that was paused, before the hold or
+ * during it, is still paused when the hold ends. Running jobs go on.
+ *
+ * @param h      the handle
+ * @param queue  its name
+ * @param opts   for_ms or until_us, and why
+ * @returns
+ * - PGW_OK: held, until then or longer. The latest end counts.
+ * - PGW_ENOTFOUND
+ * - PGW_ELOCKED: a transaction that stays open has changed the queue
+ * @note A reaper ends it in time. Without one, a claim does, a second later.
+ *
+ *     pgw_queue_hold_opts o = PGW_QUEUE_HOLD_OPTS_INIT;
+ *     o.for_ms = 60000, o.reason = "the mail server is down";
+ *     pgw_queue_hold(h, "mail", &o);
+ *     if (pgw_queue_unhold(h, "mail") == PGW_OUTCOME_EMPTY) puts("it was not held");
+ */
+PGW_API pgw_status pgw_queue_hold(pgw *h, const char *queue, const pgw_queue_hold_opts *opts);
+/**
+ * Ends a hold now.
+ *
+ * @param h      the handle
+ * @param queue  its name
+ * @returns
+ * - PGW_OK
+ * - PGW_OUTCOME_EMPTY: it was not held
+ * - PGW_ENOTFOUND
+ * - PGW_ELOCKED: a transaction that stays open has changed the queue
+ */
+PGW_API pgw_status pgw_queue_unhold(pgw *h, const char *queue);
+/**
+ * Limits how many jobs of a queue are leased at a time, over all workers: for licences, GPUs and
+ * fragile services. The others are gated, see pgwork/group.h.
+ *
+ * @param h      the handle
+ * @param queue  its name
+ * @param limit  1 .. 10,000; PGW_UNLIMITED: none
+ * @returns
+ * - PGW_OK
+ * - PGW_ENOTFOUND
+ * @note Jobs that are leased when it is called go on. A reaper takes jobs that are ready by then to
+ *   the gate, a thousand at each tick.
+ *
+ *     st = pgw_queue_limit(h, "render", 4); // there are four GPUs
+ */
+PGW_API pgw_status pgw_queue_limit(pgw *h, const char *queue, int limit);
 /**
  * Deletes jobs in a state that are there when it begins; never leased ones.
  *
  * @param h        the handle
  * @param queue    their queue
- * @param state    "ready", "delayed", "dead", "done" or "all"
+ * @param state    ready, delayed, dead or done; PGW_STATE_ANY: all but leased ones
  * @param deleted  takes how many, also after a failure; may be NULL
  * @returns
  * - PGW_OK
@@ -88,10 +146,10 @@ PGW_API pgw_status pgw_queue_resume(pgw *h, const char *queue);
  * @note It works in pieces of 10,000, each under the deadline of a call, and in its own transaction
  *   unless one is open. Once stopped (pgw_set_stop) it goes no further. Cannot be armed.
  *
- *     st = pgw_queue_purge(h, "mail", "all", &n);
+ *     st = pgw_queue_purge(h, "mail", PGW_STATE_ANY, &n);
  *     if (st == PGW_OK && pgw_queue_drop(h, "mail", false) == PGW_ELOCKED) puts("some still run");
  */
-PGW_API pgw_status pgw_queue_purge(pgw *h, const char *queue, const char *state, int64_t *deleted);
+PGW_API pgw_status pgw_queue_purge(pgw *h, const char *queue, pgw_state state, int64_t *deleted);
 /**
  * Removes a queue. Jobs that retention keeps go with it.
  *
@@ -109,19 +167,19 @@ PGW_API pgw_status pgw_queue_drop(pgw *h, const char *queue, bool force);
 
 typedef struct pgw_depth {
     size_t struct_size;
-    int64_t ready, leased, delayed, dead, done;
+    int64_t ready, leased, delayed, gated, dead, done; /* gated: wait for jobs of their group */
     int64_t oldest_ms; /* how long the oldest ready job has waited (see below); 0: none */
 } pgw_depth;
-#define PGW_DEPTH_INIT                      \
-    {                                       \
-        sizeof(pgw_depth), 0, 0, 0, 0, 0, 0 \
+#define PGW_DEPTH_INIT                         \
+    {                                          \
+        sizeof(pgw_depth), 0, 0, 0, 0, 0, 0, 0 \
     }
 /**
  * Counts the jobs of a queue.
  *
  * @param h        the handle
  * @param queue    its name
- * @param at_most  each count goes so far, ready and leased together; 0: exact
+ * @param at_most  each count goes so far, ready and leased together; PGW_UNLIMITED: exact
  * @param depth    takes the counts
  * @returns
  * - PGW_OK
@@ -141,15 +199,24 @@ typedef struct pgw_queue_info {
     bool paused, draining;
     const pgw_queue_opts *opts; /* all are set */
     const pgw_depth *depth;
+    int64_t held_until_us;   /* server's clock; 0: not held */
+    const char *hold_reason; /* NULL: none */
 } pgw_queue_info;
+typedef struct pgw_queues_opts {
+    size_t struct_size;
+    const char *queue; /* only this one; NULL: all */
+    int64_t at_most;   /* as in pgw_queue_depth() */
+} pgw_queues_opts;
+/* clang-format off */
+#define PGW_QUEUES_OPTS_INIT {sizeof(pgw_queues_opts), NULL, PGW_UNLIMITED}
+/* clang-format on */
 /**
  * Lists queues by name, with their settings and counts.
  *
- * @param h        the handle
- * @param queue    only this one; NULL: all
- * @param at_most  as in pgw_queue_depth()
- * @param fn       called for each until it returns non-zero
- * @param arg      its second argument
+ * @param h     the handle
+ * @param opts  which ones, and how far to count; NULL: all, exactly
+ * @param fn    called for each until it returns non-zero
+ * @param arg   its second argument
  * @returns
  * - PGW_OK
  * - PGW_OUTCOME_EMPTY: there is none
@@ -159,9 +226,11 @@ typedef struct pgw_queue_info {
  *         return fprintf(arg, "%s %" PRId64 "\n", q->name, q->depth->ready) < 0;
  *     }
  *
- *     if (pgw_queues_each(h, NULL, 1000, show, stdout) == PGW_OUTCOME_EMPTY) puts("no queues");
+ *     pgw_queues_opts o = PGW_QUEUES_OPTS_INIT;
+ *     o.at_most = 1000; // nobody waits for the count of a million
+ *     if (pgw_queues_each(h, &o, show, stdout) == PGW_OUTCOME_EMPTY) puts("no queues");
  */
-PGW_API pgw_status pgw_queues_each(pgw *h, const char *queue, int64_t at_most,
+PGW_API pgw_status pgw_queues_each(pgw *h, const pgw_queues_opts *opts,
                                    int (*fn)(const pgw_queue_info *info, void *arg), void *arg);
 /** @} */
 

@@ -68,8 +68,10 @@ typedef enum pgw_verdict {
     PGW_VERDICT_SNOOZE,  /* again after the time set by pgw_task_set_delay, no attempt charged */
     PGW_VERDICT_RELEASE, /* not started after all: ready again, behind what waits, no attempt
                             charged */
-    PGW_VERDICT_SETTLED  /* the handler finished the job itself, in its own transaction; the worker
+    PGW_VERDICT_SETTLED, /* the handler finished the job itself, in its own transaction; the worker
                           * claims  jobs apart from then on, see pgw_claim_opts */
+    PGW_VERDICT_HOLD /* as PGW_VERDICT_SNOOZE, and no job of its queue is claimed until then: see
+                        pgw_hold(). The error text is the reason. */
 } pgw_verdict;
 
 /** Why a handler should give up, as bits. */
@@ -124,7 +126,7 @@ PGW_API int pgw_task_signals(const pgw_task *task);
  * poll().
  *
  * @param task  the task
- * @returns a descriptor, made at the first call; -1: no descriptor left
+ * @returns a descriptor, made at the first call; PGW_NO_FD: no descriptor left
  * @note It may be late while the heartbeat's thread looks up the name of a server, or cannot reach
  *   one to cancel a call. pgw_task_signals() never is. With `worker.concurrency` 0 nothing makes it
  *   readable.
@@ -155,19 +157,21 @@ PGW_API pgw_status pgw_task_set_output(pgw_task *task, const char *json);
 PGW_API pgw_status pgw_task_set_error(pgw_task *task, const char *error);
 /**
  * Sets when to try again, for PGW_VERDICT_RETRY (not set: the queue's backoff; at most a year) and
- * PGW_VERDICT_SNOOZE (not set: a second; at most ten years).
+ * PGW_VERDICT_SNOOZE and PGW_VERDICT_HOLD (not set: a second; at most ten years).
  *
  * @param task      the task
  * @param delay_ms  from now; less than 0 is taken as 0, and more than the limit as the limit
+ * @returns PGW_OK
  */
-PGW_API void pgw_task_set_delay(pgw_task *task, int64_t delay_ms);
+PGW_API pgw_status pgw_task_set_delay(pgw_task *task, int64_t delay_ms);
 /**
  * Sets the verdict, for a pgw_batch_fn. What a pgw_handler_fn returns goes before.
  *
  * @param task     the task
  * @param verdict  the verdict
+ * @returns PGW_OK
  */
-PGW_API void pgw_task_set_verdict(pgw_task *task, pgw_verdict verdict);
+PGW_API pgw_status pgw_task_set_verdict(pgw_task *task, pgw_verdict verdict);
 
 /** What a worker works on, and what it calls. Give one of the two handlers. */
 /* clang-format off */
@@ -241,9 +245,12 @@ PGW_API pgw_status pgw_worker_run(pgw_worker *w, pgw_stop *stop);
  * @param w    the worker
  * @param fn   called from the thread of pgw_worker_run()
  * @param arg  its argument
+ * @returns
+ * - PGW_OK
+ * - PGW_EINVAL: @p w is NULL
  * @note Set it before pgw_worker_run().
  */
-PGW_API void pgw_worker_on_ready(pgw_worker *w, void (*fn)(void *arg), void *arg);
+PGW_API pgw_status pgw_worker_on_ready(pgw_worker *w, void (*fn)(void *arg), void *arg);
 /**
  * Returns what went wrong last. To be asked when pgw_worker_run() has returned.
  *
@@ -273,10 +280,13 @@ typedef struct pgw_worker_stats {
  * Fills @p stats with a snapshot.
  *
  * @param w      the worker
- * @param stats  one whose struct_size is not set stays as it is
+ * @param stats  takes them
+ * @returns
+ * - PGW_OK
+ * - PGW_EINVAL: @p w or @p stats is NULL, or stats->struct_size is not set
  * @note Any thread.
  */
-PGW_API void pgw_worker_get_stats(const pgw_worker *w, pgw_worker_stats *stats);
+PGW_API pgw_status pgw_worker_get_stats(const pgw_worker *w, pgw_worker_stats *stats);
 /**
  * Frees a worker. Handlers that are still busy keep what they need; the last one that returns frees
  * it.

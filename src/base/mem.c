@@ -1,4 +1,4 @@
-/* mem: the process-wide allocator and what is built on it. */
+/* mem: the process-wide allocator and helpers on it. */
 #include "base/mem.h"
 
 #include <errno.h>
@@ -27,9 +27,11 @@ static void mem_libc_free(void *ctx, void *ptr)
 static const pgw_allocator mem_libc = {NULL, mem_libc_alloc, mem_libc_realloc, mem_libc_free};
 static pgw_allocator mem_hooks = {NULL, mem_libc_alloc, mem_libc_realloc, mem_libc_free};
 
-void pgw_set_allocator(const pgw_allocator *a)
+pgw_status pgw_set_allocator(const pgw_allocator *a)
 {
+    if (a != NULL && (a->alloc == NULL || a->realloc == NULL || a->free == NULL)) return PGW_EINVAL;
     mem_hooks = a != NULL ? *a : mem_libc;
+    return PGW_OK;
 }
 
 void *pgw__mem_alloc(size_t size)
@@ -69,7 +71,7 @@ char *pgw__mem_dup_n(const void *bytes, size_t n)
 
 void pgw__mem_free(void *ptr)
 {
-    int saved = errno; /* callers clean up first and look at errno afterwards */
+    int saved = errno; /* callers clean up first and read errno afterwards */
 
     if (ptr != NULL) mem_hooks.free(mem_hooks.ctx, ptr);
     errno = saved;

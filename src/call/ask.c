@@ -1,4 +1,4 @@
-/* ask: what several modules ask of the server in the same way. */
+/* ask: requests to the server that several modules share. */
 #include "call/ask.h"
 
 #include <stdio.h>
@@ -87,17 +87,18 @@ static pgw_status ask_pieces(pgw *h, int64_t *number, int64_t most, pgw__sql sql
     for (; params[given].type != PGW__END; given++) p[given] = params[given];
     p[given + 2] = (pgw__param)P_END;
     while (st == PGW_OK && more) {
-        const int64_t piece = most > 0 && most - all < ASK_PIECE ? most - all : ASK_PIECE;
+        const int64_t piece =
+            most != PGW_UNLIMITED && most - all < ASK_PIECE ? most - all : ASK_PIECE;
         int64_t n = 0;
 
         if (all > 0 && pgw__pq_stopped(h))
-            return pgw__pq_fail(h, PGW_ECANCELED, "asked to stop when a part was done", NULL);
+            return pgw__pq_fail(h, PGW_ECANCELED, "asked to stop; a part is done", NULL);
         p[given] = (pgw__param)P_INT8(piece);
         p[given + 1] = (pgw__param)P_INT8(by_ids ? last : pgw__clock_ms() - began);
         st = ask_numbers(h, &n, by_ids ? &last : NULL, sql, p);
         all += n;
         if (number != NULL) *number = all;
-        more = n >= piece && (most == 0 || all < most);
+        more = n >= piece && (most == PGW_UNLIMITED || all < most);
     }
     return st;
 }
@@ -117,7 +118,7 @@ pgw_status pgw__ask_by_ids(pgw *h, int64_t *number, int64_t most, pgw__sql sql,
 pgw_status pgw__ask_misfit(pgw *h, const char *what)
 {
     return pgw__pq_fail(h, PGW_EPROTO, what,
-                        "library and schema do not fit: `pgwork doctor` shows their versions");
+                        "library and schema do not match: `pgwork doctor` shows their versions");
 }
 
 pgw_status pgw__ask_rows(pgw *h, const pgw__rows *rows, size_t expected)
@@ -126,7 +127,7 @@ pgw_status pgw__ask_rows(pgw *h, const pgw__rows *rows, size_t expected)
     char message[80];
 
     if ((size_t)count == expected) return PGW_OK;
-    snprintf(message, sizeof(message), "the server answered with %d rows, expected are %zu", count,
+    snprintf(message, sizeof(message), "the server returned %d rows: expected %zu", count,
              expected);
     return pgw__ask_misfit(h, message);
 }

@@ -1,4 +1,4 @@
-/* check: what callers may pass. */
+/* check: arguments of callers. */
 #include "call/check.h"
 
 #include <inttypes.h>
@@ -53,7 +53,7 @@ pgw_status pgw__check_unarmed(pgw *h, const char *hint)
     if (h == NULL) return PGW_EINVAL;
     if (!pgw__pq_armed(h)) return PGW_OK;
     return pgw__pq_reject(h, PGW_EMISUSE,
-                          "this waits, or takes several round trips, and cannot be armed by "
+                          "this call waits, or takes several round trips, and cannot follow "
                           "pgw_async()",
                           hint);
 }
@@ -110,9 +110,26 @@ pgw_status pgw__check_int(pgw *h, const char *argument, int64_t value, int64_t l
 
 pgw_status pgw__check_count(pgw *h, const char *argument, size_t value, size_t least, size_t most)
 {
-    /* whoever passes (size_t)-1 meant it: it shows as a number, saturated */
+    /* a caller that passes (size_t)-1 meant it: it is shown as a number, saturated */
     return pgw__check_int(h, argument, value < INT64_MAX ? (int64_t)value : INT64_MAX,
                           (int64_t)least, (int64_t)most);
+}
+
+pgw_status pgw__check_limit(pgw *h, const char *argument, int64_t limit)
+{
+    if (h == NULL) return PGW_EINVAL;
+    if (limit > 0 || limit == PGW_UNLIMITED) return PGW_OK;
+    return pgw__pq_refuse_int(h, argument, limit, "1 or more, or PGW_UNLIMITED");
+}
+
+pgw_status pgw__check_wait(pgw *h, const char *argument, int64_t ms, int64_t most)
+{
+    char allowed[64];
+
+    if (h == NULL) return PGW_EINVAL;
+    if (ms == PGW_UNLIMITED || (ms >= 0 && ms <= most)) return PGW_OK;
+    snprintf(allowed, sizeof(allowed), "0 .. %" PRId64 ", or PGW_UNLIMITED", most);
+    return pgw__pq_refuse_int(h, argument, ms, allowed);
 }
 
 pgw_status pgw__check_lease(pgw *h, const char *argument, int64_t lease_ms)
@@ -123,33 +140,17 @@ pgw_status pgw__check_lease(pgw *h, const char *argument, int64_t lease_ms)
     return pgw__pq_refuse_int(h, argument, lease_ms, "100 .. 86400000, or PGW_DEFAULT");
 }
 
-pgw_status pgw__check_word(pgw *h, const char *argument, const char *value,
-                           const char *const *words, size_t n)
-{
-    char allowed[128] = "";
-    size_t used = 0, i;
-
-    if (h == NULL) return PGW_EINVAL;
-    for (i = 0; value != NULL && i < n; i++) {
-        if (strcmp(value, words[i]) == 0) return PGW_OK;
-    }
-    for (i = 0; i < n && used < sizeof(allowed); i++)
-        used += (size_t)snprintf(allowed + used, sizeof(allowed) - used, "%s%s", i > 0 ? ", " : "",
-                                 words[i]);
-    return pgw__pq_refuse(h, argument, value, allowed);
-}
-
 static pgw_status check_size(pgw *h, const char *argument, size_t size, size_t max)
 {
     char message[200];
 
     if (size <= max) return PGW_OK;
-    snprintf(message, sizeof(message), "argument `%s` has %zu bytes: allowed are %zu", argument,
-             size, max);
-    return pgw__pq_reject(
-        h, PGW_ELIMIT, message,
-        "keep big data elsewhere and enqueue a reference to it, or raise `payload.max_bytes` and, "
-        "for jobs, the queue's max_bytes");
+    snprintf(message, sizeof(message), "argument `%s` has %zu bytes: allowed are up to %zu",
+             argument, size, max);
+    return pgw__pq_reject(h, PGW_ELIMIT, message,
+                          "store large data elsewhere and enqueue a reference to it, or raise "
+                          "`payload.max_bytes` and, "
+                          "for jobs, the queue's max_bytes");
 }
 
 pgw_status pgw__check_json(pgw *h, const char *argument, const char *json, size_t max)
@@ -170,8 +171,8 @@ pgw_status pgw__check_json(pgw *h, const char *argument, const char *json, size_
     return check_fault(h, argument, diagnostics, "JSON text in UTF-8");
 }
 
-/* A field that comes later has to lie behind all that the struct had, padding at its end included:
- * what a program that does not know the field has there is anything. */
+/* A later field must lie after everything that the struct had, including padding at its end: a
+ * program that does not know the field may have any bytes there. */
 pgw_status pgw__check_opts(pgw *h, const char *argument, void *mine, size_t known,
                            const void *given)
 {
@@ -203,14 +204,6 @@ pgw_status pgw__check_filled(pgw *h, const char *argument, void *theirs)
         return pgw__pq_refuse_int(h, name, (int64_t)size, "that of the _INIT macro: start from it");
     memset((char *)theirs + sizeof(size), 0, size - sizeof(size));
     return PGW_OK;
-}
-
-void pgw__fill_verdicts(pgw_status *outcomes, size_t n, pgw_status st)
-{
-    size_t i;
-
-    if (outcomes == NULL || n > PGW__BATCH_MAX) return;
-    for (i = 0; i < n; i++) outcomes[i] = st;
 }
 
 static const char *check_host_and_pid(char buffer[PGW__HOLDER_MAX + 1])
@@ -304,7 +297,7 @@ static pgw_status check_key(pgw *h, check_path *path, const pgw_job_spec *job)
     bool period = job->key_scope == PGW_KEY_SCOPE_PERIOD;
     pgw_status st;
 
-    /* with or without a key: who sends the job looks the words for these two up */
+    /* with or without a key: the caller maps these two to their words */
     st = pgw__check_int(h, check_field(path, "key_scope"), (int64_t)job->key_scope, 0,
                         PGW_KEY_SCOPE_PERIOD);
     if (st != PGW_OK) return st;

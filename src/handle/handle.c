@@ -12,7 +12,7 @@ static pgw_status handle_check_version(pgw *h, int64_t version)
 
     if (version >= PGW__SCHEMA_MIN && version <= PGW__SCHEMA_MAX) return PGW_OK;
     snprintf(migrate, sizeof(migrate), "run `pgwork --schema %s migrate up`", pgw__pq_schema(h));
-    snprintf(text, sizeof(text), "schema `%s` is of version %lld, this library works with %d to %d",
+    snprintf(text, sizeof(text), "schema `%s` has version %lld, this library works with %d to %d",
              pgw__pq_schema(h), (long long)version, PGW__SCHEMA_MIN, PGW__SCHEMA_MAX);
     return pgw__pq_fail(h, PGW_ESCHEMA, text,
                         version < PGW__SCHEMA_MIN ? migrate : "install a newer libpgwork");
@@ -29,7 +29,7 @@ static pgw_status handle_check(pgw *h, const pgw__rows *rows, void *ctx)
     (void)ctx;
     if (st != PGW_OK || changed == 0) return st;
     snprintf(text, sizeof(text),
-             "migration %d of schema `%s` was applied from another text than this library has",
+             "migration %d of schema `%s` was applied with another text than this library has",
              changed, pgw__pq_schema(h));
     return pgw__pq_fail(h, PGW_ESCHEMA, text, PGW__SQL_DIFFERS);
 }
@@ -111,14 +111,21 @@ size_t pgw_error_index(const pgw *h)
     return h != NULL ? pgw__pq_error_index(h) : PGW_NO_INDEX;
 }
 
-void pgw_set_stop(pgw *h, pgw_stop *stop)
+pgw_status pgw_set_stop(pgw *h, pgw_stop *stop)
 {
-    if (h != NULL) pgw__pq_set_stop(h, stop);
+    if (h == NULL) return PGW_EINVAL;
+    pgw__pq_set_stop(h, stop);
+    return PGW_OK;
 }
 
-void pgw_set_timeout(pgw *h, int64_t timeout_ms)
+pgw_status pgw_set_timeout(pgw *h, int64_t timeout_ms)
 {
-    if (h != NULL) pgw__pq_set_timeout(h, timeout_ms == PGW_DEFAULT ? 0 : timeout_ms);
+    if (h == NULL) return PGW_EINVAL;
+    if (timeout_ms < 1 && timeout_ms != PGW_DEFAULT && timeout_ms != PGW_UNLIMITED)
+        return pgw__pq_refuse_int(h, "timeout_ms", timeout_ms,
+                                  "1 or more, PGW_DEFAULT or PGW_UNLIMITED");
+    pgw__pq_set_timeout(h, timeout_ms == PGW_DEFAULT ? 0 : timeout_ms);
+    return PGW_OK;
 }
 
 int64_t pgw_server_time_us(const pgw *h)
@@ -136,14 +143,16 @@ pgw_status pgw_is_pooled(pgw *h, bool *pooled)
     return st == PGW_OK ? pgw__pq_pooled(h, pooled) : st;
 }
 
-void pgw_async(pgw *h, pgw_done_fn *done, void *arg)
+pgw_status pgw_async(pgw *h, pgw_done_fn *done, void *arg)
 {
-    if (h != NULL) pgw__pq_arm(h, done, arg);
+    if (h == NULL) return PGW_EINVAL;
+    pgw__pq_arm(h, done, arg);
+    return PGW_OK;
 }
 
 int pgw_fd(const pgw *h)
 {
-    return h != NULL ? pgw__pq_fd(h) : -1;
+    return h != NULL ? pgw__pq_fd(h) : PGW_NO_FD;
 }
 
 int pgw_events(const pgw *h)
@@ -153,11 +162,10 @@ int pgw_events(const pgw *h)
 
 int64_t pgw_timeout_ms(const pgw *h)
 {
-    return h != NULL ? pgw__pq_timeout_ms(h) : -1;
+    return h != NULL ? pgw__pq_timeout_ms(h) : PGW_UNLIMITED;
 }
 
-pgw_status pgw_step(pgw *h, int events)
+pgw_status pgw_step(pgw *h)
 {
-    (void)events; /* a look at the socket is as cheap, and cannot be wrong */
     return h != NULL ? pgw__pq_step(h) : PGW_EINVAL;
 }

@@ -1,4 +1,4 @@
-/* job: reading a job, and what the verbs on jobs share. */
+/* job: reads jobs from answers, and code that the verbs on jobs share. */
 #include "queue/job.h"
 
 #include <string.h>
@@ -94,9 +94,12 @@ int64_t pgw_job_lease_until_us(const pgw_job *job)
     return job_or_none(job)->lease_until_us;
 }
 
-const char *pgw_job_state(const pgw_job *job)
+pgw_state pgw_job_state(const pgw_job *job)
 {
-    return job_or_none(job)->state;
+    pgw_state state = PGW_STATE_ANY;
+
+    pgw_state_parse(job_or_none(job)->state, &state);
+    return state;
 }
 
 const char *pgw_job_holder(const pgw_job *job)
@@ -150,7 +153,7 @@ const char *pgw_job_tag(const pgw_job *job, size_t i)
     return job != NULL && i < job->tags_count ? job->tags[i] : NULL;
 }
 
-/* ---- what the verbs share ---- */
+/* ---- code that the verbs share ---- */
 
 pgw_status pgw__job_refs_make(pgw *h, pgw__job_refs *out, const pgw_ref *refs, size_t n)
 {
@@ -202,15 +205,21 @@ pgw_status pgw__job_outcome(const pgw__rows *rows, int row, int col)
     return PGW_EPROTO;
 }
 
-pgw_status pgw__job_verdict(pgw *h, pgw_status *outcomes, size_t n, const pgw__rows *rows, int row,
+void pgw__job_refs_fill(pgw_ref *refs, size_t n, pgw_status st)
+{
+    if (refs == NULL || n > PGW__BATCH_MAX) return;
+    for (size_t i = 0; i < n; i++) refs[i].outcome = st;
+}
+
+pgw_status pgw__job_verdict(pgw *h, pgw_ref *refs, size_t n, const pgw__rows *rows, int row,
                             int position, int word)
 {
     const int64_t at = pgw__rows_int(rows, row, position);
     const pgw_status st = pgw__job_outcome(rows, row, word);
 
     if (at < 1 || at > (int64_t)n || st == PGW_EPROTO)
-        return pgw__ask_misfit(h, "the answer names a job or an outcome that does not exist");
-    if (outcomes != NULL) outcomes[at - 1] = st;
+        return pgw__ask_misfit(h, "the answer has an unknown job or outcome");
+    refs[at - 1].outcome = st;
     return st;
 }
 
@@ -219,5 +228,5 @@ pgw_status pgw__job_hand_over(pgw *h, pgw_batch **batch, int max, const pgw__row
     if ((*batch)->count <= (size_t)max && !pgw__rows_misread(rows)) return PGW_OK;
     pgw_batch_free(*batch);
     *batch = NULL;
-    return pgw__ask_misfit(h, "a claim answered with more jobs than were asked for");
+    return pgw__ask_misfit(h, "a claim returned more jobs than requested");
 }

@@ -9,7 +9,7 @@
 #include "call/check.h"
 
 #define CLAIM_KIND        6  /* column of the kind; of a refused completion: why */
-#define CLAIM_SERVER_TIME 18 /* column, behind those of the job */
+#define CLAIM_SERVER_TIME 18 /* column, after those of the job */
 #define CLAIM_STARTED     19
 #define CLAIM_POSITION    20
 
@@ -21,16 +21,16 @@ static const pgw__job_column claim_columns[] = {
     PGW__JOB_PAYLOADS,     PGW__JOB_CREATEDS,    PGW__JOB_END,
 };
 
-/* Where the answer goes. The outcomes are those of complete_and_claim. */
+/* Where the answer goes. The refs are those of complete_and_claim. */
 typedef struct claim_ctx {
     pgw_batch **batch;
     int max;
-    pgw_status *outcomes;
+    pgw_ref *refs;
     size_t n;
 } claim_ctx;
 
-/* The server started the leases so long after it had got the statement, which was after it was
- * sent; and before now, whatever its clock did meanwhile. */
+/* How long after it received the statement the server started the leases. The statement was sent
+ * before that, and received before now, however its clock changed. */
 static int64_t claim_since_us(const pgw *h, const pgw__rows *rows, int row)
 {
     const int64_t sent_us = pgw__pq_sent_us(h), most_us = pgw__clock_us() - sent_us;
@@ -59,8 +59,7 @@ static pgw_status claim_read_jobs(pgw *h, const claim_ctx *ctx, const pgw__rows 
 
     if (count == 0) return PGW_OUTCOME_EMPTY;
     st = pgw__job_batch(ctx->batch, rows, first, count, claim_columns);
-    if (st == PGW_EPROTO)
-        return pgw__ask_misfit(h, "a claim answered with jobs that lack something");
+    if (st == PGW_EPROTO) return pgw__ask_misfit(h, "a claim returned incomplete jobs");
     if (st != PGW_OK) return pgw__pq_fail(h, st, NULL, NULL);
     (*ctx->batch)->since_us = claim_since_us(h, rows, first);
     pgw__pq_set_server_time(h, pgw__rows_time_us(rows, first, CLAIM_SERVER_TIME));
@@ -79,13 +78,13 @@ static pgw_status claim_read_after_complete(pgw *h, const pgw__rows *rows, void 
     const int count = pgw__rows_count(rows);
     int row;
 
-    pgw__fill_verdicts(in->outcomes, in->n, PGW_OK);
+    pgw__job_refs_fill(in->refs, in->n, PGW_OK);
     for (row = 0; row < count && !pgw__rows_null(rows, row, CLAIM_POSITION); row++) {
         const pgw_status st =
-            pgw__job_verdict(h, in->outcomes, in->n, rows, row, CLAIM_POSITION, CLAIM_KIND);
+            pgw__job_verdict(h, in->refs, in->n, rows, row, CLAIM_POSITION, CLAIM_KIND);
 
         if (st == PGW_EPROTO) {
-            pgw__fill_verdicts(in->outcomes, in->n, PGW_EUNKNOWN);
+            pgw__job_refs_fill(in->refs, in->n, PGW_EUNKNOWN);
             return st;
         }
     }
@@ -110,7 +109,7 @@ static pgw_status claim_check(pgw *h, pgw_claim_opts *o, pgw_batch **batch,
         st = pgw__check_all_names(h, "opts->queues", o->queues, o->queues_count, PGW__QUEUE_MAX);
     if (st == PGW_OK) st = pgw__check_int(h, "opts->max", o->max, 1, PGW__BATCH_MAX);
     if (st == PGW_OK) st = pgw__check_lease(h, "opts->lease_ms", o->lease_ms);
-    if (st == PGW_OK) st = pgw__check_int(h, "opts->wait_ms", o->wait_ms, -1, INT64_MAX);
+    if (st == PGW_OK) st = pgw__check_wait(h, "opts->wait_ms", o->wait_ms, INT64_MAX);
     if (st == PGW_OK) st = pgw__check_holder(h, "opts->holder", &o->holder, o->holder, holder);
     return st;
 }
@@ -188,10 +187,9 @@ static pgw_status claim_register(claim_wait *w)
     return st;
 }
 
-/* While a waiter is registered, every enqueue notifies; so it unregisters before the jobs are
- * worked on. The session goes on listening, for the next wait, but not where a lock is lost with
- * it: who rests now reads nothing, and what it is told would gather until the server takes it for
- * dead. */
+/* While a waiter is registered, every enqueue notifies, so it unregisters before the jobs run. The
+ * session goes on listening for the next wait, except in a session that holds locks: it reads
+ * nothing while it rests, and notifications would pile up until the server considers it dead. */
 static pgw_status claim_unregister(claim_wait *w, pgw_status st)
 {
     pgw__diagnostics diagnostics;
@@ -238,11 +236,11 @@ static pgw_status claim_waiting(claim_wait *w, pgw_batch **batch)
 static pgw_status claim_check_wait(pgw *h)
 {
     pgw_status st =
-        pgw__check_unarmed(h, "claim with wait_ms 0 and repeat it when your loop says so");
+        pgw__check_unarmed(h, "claim with wait_ms 0, and repeat the call from your event loop");
 
     if (st == PGW_OK && !pgw__pq_attached(h) && pgw__pq_in_txn(h))
         st = pgw__pq_reject(h, PGW_EMISUSE, "a claim that waits would keep the transaction open",
-                            "claim with wait_ms 0, or outside of the transaction");
+                            "claim with wait_ms 0, or outside the transaction");
     return st;
 }
 
@@ -269,10 +267,10 @@ pgw_status pgw_claim(pgw *h, const pgw_claim_opts *opts, pgw_batch **batch)
 
 /* ---- finish and claim in one ---- */
 
-static pgw_status claim_after_complete(pgw *h, pgw_status *outcomes, const pgw__job_refs *done,
-                                       size_t n, pgw_batch **batch, const pgw_claim_opts *o)
+static pgw_status claim_after_complete(pgw *h, pgw_ref *refs, const pgw__job_refs *done, size_t n,
+                                       pgw_batch **batch, const pgw_claim_opts *o)
 {
-    const claim_ctx ctx = {batch, o->max, outcomes, n};
+    const claim_ctx ctx = {batch, o->max, refs, n};
     const pgw__param params[] = {
         P_TEXT(o->queues[0]),
         P_ARRAY(INT8, done->ids, n),
@@ -295,21 +293,21 @@ static pgw_status claim_after_complete(pgw *h, pgw_status *outcomes, const pgw__
     return pgw__pq_call(h, &call);
 }
 
-pgw_status pgw_complete_and_claim(pgw *h, const pgw_ref *refs, size_t n, const pgw_claim_opts *opts,
-                                  pgw_status *outcomes, pgw_batch **batch)
+pgw_status pgw_complete_and_claim(pgw *h, pgw_ref *refs, size_t n, const pgw_claim_opts *opts,
+                                  pgw_batch **batch)
 {
     pgw_claim_opts o = PGW_CLAIM_OPTS_INIT;
     char holder[PGW__HOLDER_MAX + 1];
     pgw__job_refs done = {NULL, NULL, 0};
     pgw_status st = claim_check(h, &o, batch, opts, holder);
 
-    pgw__fill_verdicts(outcomes, n, PGW_EUNKNOWN);
+    pgw__job_refs_fill(refs, n, PGW_EUNKNOWN);
     if (st == PGW_OK) st = pgw__check_int(h, "opts->queues_count", (int64_t)o.queues_count, 1, 1);
     if (st == PGW_OK) st = pgw__check_int(h, "opts->wait_ms", o.wait_ms, 0, 0);
     if (st == PGW_OK) st = pgw__check_count(h, "n", n, 0, PGW__BATCH_MAX);
     if (st == PGW_OK && n > 0) st = pgw__check_given(h, "refs", refs);
     if (st == PGW_OK) st = pgw__job_refs_make(h, &done, refs, n);
-    if (st == PGW_OK) st = claim_after_complete(h, outcomes, &done, n, batch, &o);
+    if (st == PGW_OK) st = claim_after_complete(h, refs, &done, n, batch, &o);
     pgw__mem_free(done.ids);
     return st;
 }

@@ -8,7 +8,7 @@
 
 #define QUEUE_YEAR_MS INT64_C(31536000000)
 
-/* ---- settings; PGW_DEFAULT leaves one as it is ---- */
+/* ---- settings; PGW_DEFAULT leaves one unchanged ---- */
 
 static pgw_status queue_settings(pgw *h, pgw__sql sql, const char *queue,
                                  const pgw_queue_opts *opts)
@@ -29,8 +29,8 @@ static pgw_status queue_settings(pgw *h, pgw__sql sql, const char *queue,
         st = pgw__check_int(h, "opts->max_attempts", o.max_attempts, 1, 1000);
     if (st == PGW_OK && o.max_bytes != PGW_DEFAULT)
         st = pgw__check_int(h, "opts->max_bytes", o.max_bytes, 1, PGW__BYTES_MAX);
-    if (st == PGW_OK && o.notify != PGW_DEFAULT)
-        st = pgw__check_int(h, "opts->notify", o.notify, 0, 1);
+    if (st == PGW_OK && o.notify != PGW_SWITCH_DEFAULT)
+        st = pgw__check_int(h, "opts->notify", o.notify, PGW_SWITCH_OFF, PGW_SWITCH_ON);
     if (st != PGW_OK) return st;
     {
         const pgw__param params[] = {
@@ -41,7 +41,9 @@ static pgw_status queue_settings(pgw *h, pgw__sql sql, const char *queue,
             P_INT8_OR_NULL(o.backoff_cap_ms, o.backoff_cap_ms < 0),
             P_INT8_OR_NULL(o.retention_ms, o.retention_ms < 0),
             P_INT4_OR_NULL(o.max_bytes, o.max_bytes < 0),
-            {.type = PGW__BOOL, .null = o.notify < 0, .v.b = o.notify == 1},
+            {.type = PGW__BOOL,
+             .null = o.notify == PGW_SWITCH_DEFAULT,
+             .v.b = o.notify == PGW_SWITCH_ON},
             P_END,
         };
 
@@ -84,25 +86,71 @@ pgw_status pgw_queue_resume(pgw *h, const char *queue)
     return queue_switch(h, PGW__SQL_QUEUE_RESUME, queue);
 }
 
+pgw_status pgw_queue_hold(pgw *h, const char *queue, const pgw_queue_hold_opts *opts)
+{
+    pgw_queue_hold_opts o = PGW_QUEUE_HOLD_OPTS_INIT;
+    char words[PGW__REASON_MAX + 1];
+    pgw_status st = pgw__check_queue(h, queue);
+
+    if (st == PGW_OK) st = pgw__check_opts(h, "opts", &o, sizeof(o), opts);
+    if (st == PGW_OK) st = pgw__check_int(h, "opts->until_us", o.until_us, 0, INT64_MAX);
+    if (st == PGW_OK)
+        st = pgw__check_int(h, "opts->for_ms", o.for_ms, o.until_us == 0,
+                            o.until_us == 0 ? PGW__DELAY_MAX_MS : 0);
+    if (st != PGW_OK) return st;
+    if (o.reason != NULL) pgw__text_mend(words, sizeof(words), o.reason);
+    {
+        const pgw__param params[] = {
+            P_TEXT(queue),
+            P_TIME_OR_NULL(o.until_us, o.until_us == 0),
+            P_INT8_OR_NULL(o.for_ms, o.until_us != 0),
+            P_TEXT(o.reason != NULL ? words : NULL),
+            P_END,
+        };
+
+        return pgw__ask(h, PGW__SQL_QUEUE_HOLD, params);
+    }
+}
+
+pgw_status pgw_queue_unhold(pgw *h, const char *queue)
+{
+    bool held = false;
+    const pgw__param params[] = {P_TEXT(queue), P_END};
+    pgw_status st = pgw__check_queue(h, queue);
+
+    if (st == PGW_OK) st = pgw__ask_flag(h, &held, PGW__SQL_QUEUE_UNHOLD, params, PGW__WRITES);
+    return st == PGW_OK && !held ? PGW_OUTCOME_EMPTY : st;
+}
+
+pgw_status pgw_queue_limit(pgw *h, const char *queue, int limit)
+{
+    const pgw__param params[] = {P_TEXT(queue), P_INT4_OR_NULL(limit, limit == PGW_UNLIMITED),
+                                 P_END};
+    pgw_status st = pgw__check_queue(h, queue);
+
+    if (st == PGW_OK && limit != PGW_UNLIMITED) st = pgw__check_int(h, "limit", limit, 1, 10000);
+    return st == PGW_OK ? pgw__ask(h, PGW__SQL_QUEUE_LIMIT, params) : st;
+}
+
 /* ---- the end of jobs and queues ---- */
 
 static pgw_status queue_purge(pgw *h, int64_t *deleted, const char *queue, const char *state)
 {
     const pgw__param params[] = {P_TEXT(queue), P_TEXT(state), P_END};
 
-    return pgw__ask_in_pieces(h, deleted, 0, PGW__SQL_QUEUE_PURGE, params);
+    return pgw__ask_in_pieces(h, deleted, PGW_UNLIMITED, PGW__SQL_QUEUE_PURGE, params);
 }
 
-pgw_status pgw_queue_purge(pgw *h, const char *queue, const char *state, int64_t *deleted)
+pgw_status pgw_queue_purge(pgw *h, const char *queue, pgw_state state, int64_t *deleted)
 {
-    static const char *const states[] = {"ready", "delayed", "dead", "done", "all"};
     pgw_status st;
 
     if (deleted != NULL) *deleted = 0;
     st = pgw__check_queue(h, queue);
-    if (st == PGW_OK)
-        st = pgw__check_word(h, "state", state, states, sizeof(states) / sizeof(states[0]));
-    return st == PGW_OK ? queue_purge(h, deleted, queue, state) : st;
+    if (st == PGW_OK && (pgw_state_name(state) == NULL || state == PGW_STATE_LEASED ||
+                         state == PGW_STATE_GATED || state == PGW_STATE_CANCELLED))
+        st = pgw__pq_refuse(h, "state", pgw_state_name(state), "ready, delayed, dead, done, all");
+    return st == PGW_OK ? queue_purge(h, deleted, queue, pgw_state_name(state)) : st;
 }
 
 pgw_status pgw_queue_drop(pgw *h, const char *queue, bool force)
@@ -116,15 +164,16 @@ pgw_status pgw_queue_drop(pgw *h, const char *queue, bool force)
 
 /* ---- counts ---- */
 
-/* Six columns from col on, in the order of pgw_depth. */
+/* Seven columns from col on, in the order of pgw_depth. */
 static void queue_depth_from(pgw_depth *depth, const pgw__rows *rows, int row, int col)
 {
     depth->ready = pgw__rows_int(rows, row, col);
     depth->leased = pgw__rows_int(rows, row, col + 1);
     depth->delayed = pgw__rows_int(rows, row, col + 2);
-    depth->dead = pgw__rows_int(rows, row, col + 3);
-    depth->done = pgw__rows_int(rows, row, col + 4);
-    depth->oldest_ms = pgw__rows_int(rows, row, col + 5);
+    depth->gated = pgw__rows_int(rows, row, col + 3);
+    depth->dead = pgw__rows_int(rows, row, col + 4);
+    depth->done = pgw__rows_int(rows, row, col + 5);
+    depth->oldest_ms = pgw__rows_int(rows, row, col + 6);
 }
 
 typedef struct queue_depth_ctx {
@@ -147,7 +196,8 @@ static pgw_status queue_read_depth(pgw *h, const pgw__rows *rows, void *ctx)
 pgw_status pgw_queue_depth(pgw *h, const char *queue, int64_t at_most, pgw_depth *depth)
 {
     const queue_depth_ctx ctx = {depth};
-    const pgw__param params[] = {P_TEXT(queue), P_INT8_OR_NULL(at_most, at_most == 0), P_END};
+    const pgw__param params[] = {P_TEXT(queue), P_INT8_OR_NULL(at_most, at_most == PGW_UNLIMITED),
+                                 P_END};
     const pgw__call call = {
         .sql = PGW__SQL_QUEUE_DEPTH,
         .params = params,
@@ -159,7 +209,7 @@ pgw_status pgw_queue_depth(pgw *h, const char *queue, int64_t at_most, pgw_depth
 
     st = pgw__check_filled(h, "depth", depth);
     if (st == PGW_OK) st = pgw__check_queue(h, queue);
-    if (st == PGW_OK) st = pgw__check_int(h, "at_most", at_most, 0, INT64_MAX);
+    if (st == PGW_OK) st = pgw__check_limit(h, "at_most", at_most);
     return st == PGW_OK ? pgw__pq_call(h, &call) : st;
 }
 
@@ -168,7 +218,8 @@ typedef struct queue_each {
     void *arg;
 } queue_each;
 
-/* Columns: name, paused, draining, the settings and the depth in the order of their structs. */
+/* Columns: name, paused, draining, the settings and the depth in the order of their structs, the
+ * hold. */
 static pgw_status queue_read_each(pgw *h, const pgw__rows *rows, void *ctx)
 {
     const queue_each *each = ctx;
@@ -190,29 +241,38 @@ static pgw_status queue_read_each(pgw *h, const pgw__rows *rows, void *ctx)
         opts.retention_ms = pgw__rows_int(rows, row, 6);
         opts.max_attempts = (int)pgw__rows_int(rows, row, 7);
         opts.max_bytes = (int)pgw__rows_int(rows, row, 8);
-        opts.notify = (int)pgw__rows_int(rows, row, 9);
+        opts.notify = pgw__rows_int(rows, row, 9) != 0 ? PGW_SWITCH_ON : PGW_SWITCH_OFF;
         queue_depth_from(&depth, rows, row, 10);
+        info.held_until_us = pgw__rows_null(rows, row, 17) ? 0 : pgw__rows_time_us(rows, row, 17);
+        info.hold_reason = pgw__rows_text(rows, row, 18, NULL);
         stop = each->fn(&info, each->arg);
     }
     return count > 0 ? PGW_OK : PGW_OUTCOME_EMPTY;
 }
 
-pgw_status pgw_queues_each(pgw *h, const char *queue, int64_t at_most,
+pgw_status pgw_queues_each(pgw *h, const pgw_queues_opts *opts,
                            int (*fn)(const pgw_queue_info *info, void *arg), void *arg)
 {
     const queue_each ctx = {fn, arg};
-    const pgw__param params[] = {P_INT8_OR_NULL(at_most, at_most == 0), P_TEXT(queue), P_END};
-    const pgw__call call = {
-        .sql = PGW__SQL_QUEUE_EACH,
-        .params = params,
-        .read = queue_read_each,
-        .ctx = &ctx,
-        .ctx_size = sizeof(ctx),
-    };
-    pgw_status st = PGW_OK;
+    pgw_queues_opts o = PGW_QUEUES_OPTS_INIT;
+    pgw_status st;
 
     if (fn == NULL) return pgw__check_given(h, "fn", NULL);
-    if (queue != NULL) st = pgw__check_queue(h, queue);
-    if (st == PGW_OK) st = pgw__check_int(h, "at_most", at_most, 0, INT64_MAX);
-    return st == PGW_OK ? pgw__pq_call(h, &call) : st;
+    st = pgw__check_opts(h, "opts", &o, sizeof(o), opts);
+    if (st == PGW_OK && o.queue != NULL) st = pgw__check_queue(h, o.queue);
+    if (st == PGW_OK) st = pgw__check_limit(h, "opts->at_most", o.at_most);
+    if (st != PGW_OK) return st;
+    {
+        const pgw__param params[] = {P_INT8_OR_NULL(o.at_most, o.at_most == PGW_UNLIMITED),
+                                     P_TEXT(o.queue), P_END};
+        const pgw__call call = {
+            .sql = PGW__SQL_QUEUE_EACH,
+            .params = params,
+            .read = queue_read_each,
+            .ctx = &ctx,
+            .ctx_size = sizeof(ctx),
+        };
+
+        return pgw__pq_call(h, &call);
+    }
 }

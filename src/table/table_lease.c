@@ -23,9 +23,9 @@ static void lease_place(pgw__buf *b, const pgw_table *t)
     if (t->has_xmin) pgw__buf_text(b, ", t.ctid AS pgw_place");
 }
 
-/* Of rows that were locked, those that the statement can write. Not those that got another key
- * since its snapshot: they were locked as they are now, and the key that they have now is nobody's
- * in it, or another row's. */
+/* Those of the locked rows that the statement can write. Rows that got another key since its
+ * snapshot are left out: they are locked as they are now, and their new key is unknown to the
+ * snapshot, or belongs to another row there. */
 static void lease_as_locked(pgw__buf *b, const pgw_table *t, const char *locked)
 {
     pgw__put_own(b, t);
@@ -37,8 +37,8 @@ static void lease_as_locked(pgw__buf *b, const pgw_table *t, const char *locked)
     pgw__buf_text(b, ".pgw_place");
 }
 
-/* Rows that the holder has. They are few, and are looked up by the holder, locked and then sorted:
- * else a planner who hopes to find some soon in the wanted order walks through the whole table. */
+/* Rows that the holder has. They are few, so they are found by the holder, locked and then sorted.
+ * A planner that hopes to find some early in the wanted order would read the whole table. */
 static void lease_claim_own(pgw__buf *b, const pgw_table *t, const pgw_table_claim_opts *o,
                             int holder, int limit)
 {
@@ -74,8 +74,8 @@ static void lease_claim_own(pgw__buf *b, const pgw_table *t, const pgw_table_cla
     pgw__buf_text(b, ")");
 }
 
-/* Rows that are free, or whose lease is over, as many as are still wanted. The LIMIT holds because
- * the CTE runs once, whatever plan is chosen for the rest. */
+/* Rows that are free or expired, as many as are still wanted. The LIMIT holds because the CTE runs
+ * once with any plan. */
 static void lease_claim_free(pgw__buf *b, const pgw_table *t, const pgw_table_claim_opts *o,
                              int limit)
 {
@@ -113,7 +113,7 @@ static void lease_claim_text(pgw__buf *b, const pgw_table_claim_opts *o, const p
     lease_claim_own(b, t, o, holder, limit);
     pgw__buf_text(b, ",\n");
     lease_claim_free(b, t, o, limit);
-    /* this limit cuts nothing off: it tells the planner that the rows are few */
+    /* this limit removes nothing: it tells the planner that the rows are few */
     pgw__buf_text(
         b, ",\npgw_taken AS MATERIALIZED (SELECT x.*, pg_catalog.row_number() OVER () AS pgw_i"
            " FROM (SELECT true AS pgw_kept, o.* FROM pgw_own o"
@@ -131,7 +131,7 @@ static void lease_claim_text(pgw__buf *b, const pgw_table_claim_opts *o, const p
     pgw__put_param(b, lease);
     pgw__buf_text(b, "::pg_catalog.int8 * interval '1 millisecond', ");
     pgw__put_ident(b, t->token->name);
-    /* a lease that somebody wrote by hand has none yet */
+    /* a lease written by hand has none yet */
     pgw__buf_text(b, " = CASE WHEN c.pgw_kept AND ");
     pgw__put_column(b, t->token);
     pgw__buf_text(b, " IS NOT NULL THEN ");
@@ -157,11 +157,12 @@ static pgw_status lease_read_claim(pgw *h, const pgw__rows *answer, void *ctx)
     return pgw__pq_fail(h, PGW_EPERM,
                         "rows may be claimed, but a trigger of the table keeps them from being "
                         "written",
-                        "put what the trigger asks for into `claimable` or `where`");
+                        "add the trigger's condition to `claimable` or `where`");
 }
 
-/* Who asks, as for jobs; but here the name decides whose rows come back. host:pid is not enough:
- * containers of one host's name all have a process 1, and threads of one process a handle each. */
+/* The holder's name, as for jobs. But here the name decides which rows are returned. host:pid is
+ * not enough: containers with one host name all have a process 1, and each thread of a process may
+ * have its own handle. */
 static pgw_status lease_holder(pgw *h, const char **holder, const char *given,
                                char buffer[PGW__HOLDER_MAX + 1])
 {
@@ -176,7 +177,7 @@ static pgw_status lease_holder(pgw *h, const char **holder, const char *given,
     return st;
 }
 
-/* The column need not be a text. What the server had to say would not name the argument. */
+/* The column may have another type than text. The server's error would not name the argument. */
 static pgw_status lease_check_type(pgw *h, const pgw__column *column, const char *holder)
 {
     static const struct {
@@ -218,7 +219,7 @@ static pgw_status lease_claim_check(pgw *h, pgw_rows **rows, const pgw_table *t,
     return st;
 }
 
-/* The position comes first, so the reader of rows starts one column further. */
+/* The position comes first, so the reader of rows starts one column later. */
 pgw_status pgw_table_claim(pgw *h, const pgw_table *t, const pgw_table_claim_opts *opts,
                            pgw_rows **rows)
 {
@@ -259,11 +260,18 @@ pgw_status pgw_table_claim(pgw *h, const pgw_table *t, const pgw_table_claim_opt
 typedef enum lease_verb { LEASE_EXTEND, LEASE_RELEASE, LEASE_FINISH } lease_verb;
 
 typedef struct lease_ctx {
-    pgw_status *outcomes;
+    pgw_row_ref *refs;
     size_t n;
 } lease_ctx;
 
-/* Rows: place in the input from 1, found, ours, written. */
+/* refs may be NULL; more than one call can name are not changed. */
+static void lease_fill(pgw_row_ref *refs, size_t n, pgw_status st)
+{
+    if (refs == NULL || n > PGW__BATCH_MAX) return;
+    for (size_t i = 0; i < n; i++) refs[i].outcome = st;
+}
+
+/* Rows: position in the input from 1, found, ours, written. */
 static pgw_status lease_read(pgw *h, const pgw__rows *rows, void *ctx)
 {
     const lease_ctx *in = ctx;
@@ -284,10 +292,10 @@ static pgw_status lease_read(pgw *h, const pgw__rows *rows, void *ctx)
                                          : PGW_OK;
 
         if (at < 1 || at > (int64_t)in->n || pgw__rows_misread(rows)) {
-            pgw__fill_verdicts(in->outcomes, in->n, PGW_EUNKNOWN);
-            return pgw__ask_misfit(h, "the answer names a row that was not asked for");
+            lease_fill(in->refs, in->n, PGW_EUNKNOWN);
+            return pgw__ask_misfit(h, "the answer has a row that was not requested");
         }
-        if (in->outcomes != NULL) in->outcomes[at - 1] = st;
+        in->refs[at - 1].outcome = st;
         gone += st == PGW_ENOTFOUND;
         stale += st == PGW_ELEASE;
         kept += st == PGW_EPERM;
@@ -299,7 +307,7 @@ static pgw_status lease_read(pgw *h, const pgw__rows *rows, void *ctx)
              gone + stale + kept, in->n, stale, gone, kept);
     return pgw__pq_fail(
         h, PGW_ELEASE, message,
-        "write nothing more for these rows; in a transaction of yours, roll it back");
+        "write nothing more for these rows; roll back your transaction if one is open");
 }
 
 static void lease_set(pgw__buf *b, const pgw_table *t, lease_verb verb, const char *set, int lease)
@@ -345,12 +353,12 @@ static void lease_text(pgw__buf *b, const pgw_table *t, lease_verb verb, const c
                      "LEFT JOIN pgw_done d ON d.pgw_i = a.pgw_first");
 }
 
-static pgw_status lease_call(pgw *h, pgw_status *outcomes, const pgw_table *t,
-                             const pgw_row_ref *refs, size_t n, lease_verb verb, int64_t lease_ms,
-                             const char *set, const char *const *values, size_t values_count)
+/* lease_ms is for LEASE_EXTEND, `finish` for LEASE_FINISH. */
+static pgw_status lease_call(pgw *h, const pgw_table *t, pgw_row_ref *refs, size_t n,
+                             lease_verb verb, int64_t lease_ms, const pgw_table_finish_opts *finish)
 {
     static const char *const names[] = {"table_extend", "table_release", "table_finish"};
-    const lease_ctx ctx = {outcomes, n};
+    const lease_ctx ctx = {refs, n};
     pgw__param params[PGW__VALUES_MAX + PGW__KEY_COLUMNS + 3];
     const pgw__call call = {.params = params,
                             .read = lease_read,
@@ -366,9 +374,9 @@ static pgw_status lease_call(pgw *h, pgw_status *outcomes, const pgw_table *t,
     if (st != PGW_OK) return st;
     for (size_t i = 0; i < n; i++) pgw__keys_set(&keys, t, i, refs[i].key, &refs[i].token);
 
-    p = (int)pgw__put_values(params, values, values_count);
+    p = (int)pgw__put_values(params, finish->values, finish->values_count);
     pgw__buf_init(&b, PGW__TABLE_SQL_MAX);
-    lease_text(&b, t, verb, set, p + 1);
+    lease_text(&b, t, verb, finish->set, p + 1);
     p = pgw__keys_params(&keys, t, params, p);
     if (verb == LEASE_EXTEND) params[p++] = (pgw__param)P_INT8(lease_ms);
     params[p] = (pgw__param)P_END;
@@ -377,12 +385,11 @@ static pgw_status lease_call(pgw *h, pgw_status *outcomes, const pgw_table *t,
     return st;
 }
 
-static pgw_status lease_check(pgw *h, pgw_status *outcomes, const pgw_table *t,
-                              const pgw_row_ref *refs, size_t n)
+static pgw_status lease_check(pgw *h, const pgw_table *t, pgw_row_ref *refs, size_t n)
 {
     pgw_status st = pgw__table_check_leases(h, t);
 
-    pgw__fill_verdicts(outcomes, n, PGW_EUNKNOWN);
+    lease_fill(refs, n, PGW_EUNKNOWN);
     if (st == PGW_OK) st = pgw__check_given(h, "refs", refs);
     if (st == PGW_OK) st = pgw__check_count(h, "n", n, 1, PGW__BATCH_MAX);
     for (size_t i = 0; st == PGW_OK && i < n; i++)
@@ -390,36 +397,38 @@ static pgw_status lease_check(pgw *h, pgw_status *outcomes, const pgw_table *t,
     return st;
 }
 
-pgw_status pgw_table_extend(pgw *h, const pgw_table *t, const pgw_row_ref *refs, size_t n,
-                            int64_t lease_ms, pgw_status *outcomes)
-{
-    pgw_status st = lease_check(h, outcomes, t, refs, n);
+static const pgw_table_finish_opts lease_no_finish = PGW_TABLE_FINISH_OPTS_INIT;
 
+pgw_status pgw_table_extend(pgw *h, const pgw_table *t, pgw_row_ref *refs, size_t n,
+                            const pgw_table_extend_opts *opts)
+{
+    pgw_table_extend_opts o = PGW_TABLE_EXTEND_OPTS_INIT;
+    pgw_status st = lease_check(h, t, refs, n);
+
+    if (st == PGW_OK) st = pgw__check_opts(h, "opts", &o, sizeof(o), opts);
     if (st == PGW_OK)
-        st = pgw__check_int(h, "lease_ms", lease_ms, PGW__LEASE_MIN_MS, PGW__TTL_MAX_MS);
+        st = pgw__check_int(h, "opts->lease_ms", o.lease_ms, PGW__LEASE_MIN_MS, PGW__TTL_MAX_MS);
     if (st != PGW_OK) return st;
-    return lease_call(h, outcomes, t, refs, n, LEASE_EXTEND, lease_ms, NULL, NULL, 0);
+    return lease_call(h, t, refs, n, LEASE_EXTEND, o.lease_ms, &lease_no_finish);
 }
 
-pgw_status pgw_table_release(pgw *h, const pgw_table *t, const pgw_row_ref *refs, size_t n,
-                             pgw_status *outcomes)
+pgw_status pgw_table_release(pgw *h, const pgw_table *t, pgw_row_ref *refs, size_t n)
 {
-    const pgw_status st = lease_check(h, outcomes, t, refs, n);
+    const pgw_status st = lease_check(h, t, refs, n);
 
-    if (st != PGW_OK) return st;
-    return lease_call(h, outcomes, t, refs, n, LEASE_RELEASE, 0, NULL, NULL, 0);
+    return st == PGW_OK ? lease_call(h, t, refs, n, LEASE_RELEASE, 0, &lease_no_finish) : st;
 }
 
-pgw_status pgw_table_finish(pgw *h, const pgw_table *t, const pgw_row_ref *refs, size_t n,
-                            const char *set, const char *const *values, size_t values_count,
-                            pgw_status *outcomes)
+pgw_status pgw_table_finish(pgw *h, const pgw_table *t, pgw_row_ref *refs, size_t n,
+                            const pgw_table_finish_opts *opts)
 {
-    pgw_status st = lease_check(h, outcomes, t, refs, n);
+    pgw_table_finish_opts o = PGW_TABLE_FINISH_OPTS_INIT;
+    pgw_status st = lease_check(h, t, refs, n);
 
-    if (st == PGW_OK) st = pgw__check_given(h, "set", set);
-    if (st == PGW_OK) st = pgw__table_check_values(h, values, values_count);
-    if (st != PGW_OK) return st;
-    return lease_call(h, outcomes, t, refs, n, LEASE_FINISH, 0, set, values, values_count);
+    if (st == PGW_OK) st = pgw__check_opts(h, "opts", &o, sizeof(o), opts);
+    if (st == PGW_OK) st = pgw__check_given(h, "opts->set", o.set);
+    if (st == PGW_OK) st = pgw__table_check_values(h, o.values, o.values_count);
+    return st == PGW_OK ? lease_call(h, t, refs, n, LEASE_FINISH, 0, &o) : st;
 }
 
 /* ---- reap ---- */

@@ -31,7 +31,7 @@ static void table_lock_text(pgw__buf *b, const pgw_table_lock_opts *o, const pgw
     pgw__put_fragment(b, " WHERE (", o->where, ")");
     pgw__buf_text(b, "\nORDER BY ");
     pgw__put_key_order(b, t);
-    if (o->max > 0) {
+    if (o->max != PGW_UNLIMITED) {
         pgw__buf_text(b, " LIMIT ");
         pgw__buf_int(b, o->max);
     }
@@ -45,7 +45,7 @@ static void table_lock_text(pgw__buf *b, const pgw_table_lock_opts *o, const pgw
     }
 }
 
-/* ---- waiting for so long: lock_timeout, put back to what it was ---- */
+/* ---- limited waits: lock_timeout is set and restored ---- */
 
 static pgw_status table_lock_read_old(pgw *h, const pgw__rows *rows, void *ctx)
 {
@@ -80,7 +80,7 @@ static pgw_status table_lock_check(pgw *h, pgw_rows **rows, const pgw_table *t,
         st = pgw__check_int(h, "opts->strength", (int64_t)o->strength, 0, PGW_ROW_LOCK_KEY_SHARE);
     if (st == PGW_OK && o->wait_ms != PGW_DEFAULT)
         st = pgw__check_int(h, "opts->wait_ms", o->wait_ms, 0, INT32_MAX);
-    if (st == PGW_OK) st = pgw__check_int(h, "opts->max", o->max, 0, INT32_MAX);
+    if (st == PGW_OK) st = pgw__check_limit(h, "opts->max", o->max);
     if (st == PGW_OK)
         st = pgw__check_count(h, "opts->keys_count", o->keys_count, o->keys != NULL,
                               o->keys != NULL ? PGW__BATCH_MAX : 0);
@@ -90,8 +90,9 @@ static pgw_status table_lock_check(pgw *h, pgw_rows **rows, const pgw_table *t,
     if (st == PGW_OK) st = pgw__table_check_columns(h, t, o->columns, o->columns_count);
     if (st == PGW_OK) st = pgw__check_unarmed(h, NULL);
     if (st == PGW_OK && !pgw__pq_in_txn(h))
-        st = pgw__pq_reject(h, PGW_EMISUSE, "without a transaction the locks would be gone at once",
-                            "pgw_txn_begin() first");
+        st = pgw__pq_reject(h, PGW_EMISUSE,
+                            "no transaction is open: the locks would be released at once",
+                            "call pgw_txn_begin() first");
     return st;
 }
 
@@ -141,11 +142,11 @@ pgw_status pgw_table_lock(pgw *h, const pgw_table *t, const pgw_table_lock_opts 
     st = table_lock_send(h, rows, t, &o);
     if (!timed) return st;
     if (st == PGW_ELOCKED)
-        return pgw__pq_fail(h, PGW_ETIMEDOUT, "rows are locked by somebody else",
+        return pgw__pq_fail(h, PGW_ETIMEDOUT, "another transaction holds locks on these rows",
                             "roll the transaction back, then try again");
     if (st < PGW_OK) pgw__pq_keep_diagnostics(h, &diagnostics);
-    /* an error of ours leaves the transaction in order, with our limit in it; in one that has
-     * failed this is refused here, without asking the server */
+    /* an error of the library leaves the transaction usable, with the limit set; in a failed
+     * transaction this is refused here, without asking the server */
     back = table_lock_timeout(h, old, &ours);
     if (st < PGW_OK) return pgw__pq_tell(h, &diagnostics);
     if (back == PGW_OK) return st;

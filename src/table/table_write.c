@@ -1,4 +1,4 @@
-/* table_write: optimistic writes: what was read is written only if nobody else wrote meanwhile. */
+/* table_write: optimistic writes: a row is written only if it did not change since it was read. */
 #include <stdio.h>
 #include <string.h>
 
@@ -42,17 +42,19 @@ static pgw_status write_get(pgw *h, pgw_rows **rows, const pgw_table *t, const c
     return pgw__table_call(h, "table_get", &b, &call);
 }
 
-pgw_status pgw_table_get(pgw *h, const pgw_table *t, const char *const *key,
-                         const char *const *columns, size_t columns_count, pgw_rows **rows)
+pgw_status pgw_table_get(pgw *h, const pgw_table *t, const pgw_table_get_opts *opts,
+                         pgw_rows **rows)
 {
+    pgw_table_get_opts o = PGW_TABLE_GET_OPTS_INIT;
     pgw_status st;
 
     if (rows != NULL) *rows = NULL;
     st = pgw__table_check(h, t);
     if (st == PGW_OK) st = pgw__check_given(h, "rows", rows);
-    if (st == PGW_OK) st = pgw__table_check_key(h, t, key);
-    if (st == PGW_OK) st = pgw__table_check_columns(h, t, columns, columns_count);
-    return st == PGW_OK ? write_get(h, rows, t, key, columns, columns_count) : st;
+    if (st == PGW_OK) st = pgw__check_opts(h, "opts", &o, sizeof(o), opts);
+    if (st == PGW_OK) st = pgw__table_check_key(h, t, o.key);
+    if (st == PGW_OK) st = pgw__table_check_columns(h, t, o.columns, o.columns_count);
+    return st == PGW_OK ? write_get(h, rows, t, o.key, o.columns, o.columns_count) : st;
 }
 
 /* ---- write ---- */
@@ -75,29 +77,30 @@ static pgw_status write_read(pgw *h, const pgw__rows *rows, void *ctx)
         return PGW_OK;
     }
     if (pgw__rows_int(rows, 0, 1) == 0) return pgw__rows_none(h);
-    return pgw__pq_fail(h, PGW_ECONFLICT, "the row has another version: somebody else wrote first",
+    return pgw__pq_fail(h, PGW_ECONFLICT,
+                        "the row has another version: another session wrote it first",
                         "read the row again");
 }
 
 /* An operation id that is written with a row. */
 typedef struct write_op {
     unsigned char id[16];
-    const unsigned char *spent; /* NULL: the id is the caller's; else one of ours to be forgotten */
+    const unsigned char *spent; /* NULL: the id is the caller's; else an id to delete */
 } write_op;
 
 /* $1.. the values of cells, then those of the key, the version, the operation id and a spent one.
  */
-static void write_text(pgw__buf *b, const pgw_table *t, const pgw_cell *cells, size_t n,
+static void write_text(pgw__buf *b, const pgw_table *t, const pgw_table_update_opts *o,
                        const write_op *op)
 {
-    const int key = (int)n + 1, version = key + (int)t->key_count;
+    const int key = (int)o->cells_count + 1, version = key + (int)t->key_count;
 
     pgw__buf_text(b, "WITH pgw_done AS (UPDATE ");
     pgw__put_own(b, t);
     pgw__buf_text(b, " t SET ");
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < o->cells_count; i++) {
         pgw__buf_text(b, i > 0 ? ", " : "");
-        pgw__put_ident(b, cells[i].column);
+        pgw__put_ident(b, o->cells[i].column);
         pgw__buf_text(b, " = ");
         pgw__put_param(b, (int)i + 1);
     }
@@ -130,9 +133,8 @@ static void write_text(pgw__buf *b, const pgw_table *t, const pgw_cell *cells, s
     pgw__buf_text(b, " FROM (SELECT) one LEFT JOIN pgw_done d ON true");
 }
 
-static pgw_status write_update(pgw *h, char *next, const pgw_table *t, const char *const *key,
-                               const char *version, const pgw_cell *cells, size_t n,
-                               const write_op *op)
+static pgw_status write_update(pgw *h, char *next, const pgw_table *t,
+                               const pgw_table_update_opts *o, const write_op *op)
 {
     const write_ctx ctx = {next};
     pgw__param params[PGW__VALUES_MAX + PGW__KEY_COLUMNS + 4];
@@ -144,14 +146,14 @@ static pgw_status write_update(pgw *h, char *next, const pgw_table *t, const cha
     size_t p = 0;
     pgw__buf b;
 
-    while (p < n) params[p] = (pgw__param)P_VALUE(cells[p].value), p++;
-    p += pgw__put_values(params + p, key, t->key_count);
-    params[p++] = (pgw__param)P_VALUE(version);
+    while (p < o->cells_count) params[p] = (pgw__param)P_VALUE(o->cells[p].value), p++;
+    p += pgw__put_values(params + p, o->key, t->key_count);
+    params[p++] = (pgw__param)P_VALUE(o->version);
     if (op != NULL) params[p++] = (pgw__param)P_UUID(op->id);
     if (op != NULL && op->spent != NULL) params[p++] = (pgw__param)P_UUID(op->spent);
     params[p] = (pgw__param)P_END;
     pgw__buf_init(&b, PGW__TABLE_SQL_MAX);
-    write_text(&b, t, cells, n, op);
+    write_text(&b, t, o, op);
     return pgw__table_call(h, "table_update", &b, &call);
 }
 
@@ -167,50 +169,52 @@ static pgw_status write_look(pgw *h, char *next, const pgw_table *t, const char 
     return st == PGW_ENOTFOUND ? PGW_OK : st;
 }
 
-/* Where triggers may write the row again, the next version is what they leave, seen in the same
- * transaction: behind it somebody else may have written. What is written at the commit is not seen.
- */
-static pgw_status write_and_look(pgw *h, char *next, const pgw_table *t, const char *const *key,
-                                 const char *version, const pgw_cell *cells, size_t n)
+/* If triggers may write the row again, the next version is what they leave, read in the same
+ * transaction: afterwards another session may have written. Changes by triggers at the commit are
+ * not seen. */
+static pgw_status write_and_look(pgw *h, char *next, const pgw_table *t,
+                                 const pgw_table_update_opts *o)
 {
     const bool joins = pgw__pq_in_txn(h);
     const bool blind =
         t->rewritten == PGW__AFTER_COMMIT || pgw__pq_armed(h) || (!joins && pgw__pq_attached(h));
     pgw_status st = joins || blind ? PGW_OK : pgw__pq_begin(h), undone;
 
-    if (st == PGW_OK) st = write_update(h, NULL, t, key, version, cells, n, NULL);
+    if (st == PGW_OK) st = write_update(h, NULL, t, o, NULL);
     if (blind) return st;
-    if (st == PGW_OK) st = write_look(h, next, t, key);
+    if (st == PGW_OK) st = write_look(h, next, t, o->key);
     if (joins) return st;
     if (st == PGW_OK) return pgw__pq_commit(h);
     undone = pgw__pq_rollback(h); /* keeps the diagnostics of the failure */
     return undone == PGW_OK ? st : undone;
 }
 
-pgw_status pgw_table_update(pgw *h, const pgw_table *t, const char *const *key, const char *version,
-                            const pgw_cell *cells, size_t n, char next[PGW_ROW_VERSION_SIZE])
+pgw_status pgw_table_update(pgw *h, const pgw_table *t, const pgw_table_update_opts *opts,
+                            char next[PGW_ROW_VERSION_SIZE])
 {
+    pgw_table_update_opts o = PGW_TABLE_UPDATE_OPTS_INIT;
     char given[PGW_ROW_VERSION_SIZE];
-    pgw_status st;
+    pgw_status st = pgw__check_opts(h, "opts", &o, sizeof(o), opts);
 
-    if (next != NULL && version == next) { /* told by the write before */
+    if (next != NULL && o.version == next) { /* returned by the last write */
         memcpy(given, next, sizeof(given));
-        version = given;
+        o.version = given;
     }
     if (next != NULL) next[0] = '\0';
-    st = pgw__table_check_versions(h, t);
-    if (st == PGW_OK) st = pgw__table_check_key(h, t, key);
-    if (st == PGW_OK) st = pgw__check_given(h, "version", version);
-    if (st == PGW_OK && *version == '\0')
-        st = pgw__pq_refuse(h, "version", version, "one that was returned: read the row again");
-    if (st == PGW_OK) st = pgw__check_given(h, "cells", cells);
-    if (st == PGW_OK) st = pgw__check_count(h, "n", n, 1, PGW__VALUES_MAX);
-    for (size_t i = 0; st == PGW_OK && i < n; i++)
-        st = pgw__table_check_cell(h, t, cells[i].column);
+    if (st == PGW_OK) st = pgw__table_check_versions(h, t);
+    if (st == PGW_OK) st = pgw__table_check_key(h, t, o.key);
+    if (st == PGW_OK) st = pgw__check_given(h, "opts->version", o.version);
+    if (st == PGW_OK && *o.version == '\0')
+        st = pgw__pq_refuse(h, "opts->version", o.version,
+                            "a version that was returned: read the row again");
+    if (st == PGW_OK) st = pgw__check_given(h, "opts->cells", o.cells);
+    if (st == PGW_OK)
+        st = pgw__check_count(h, "opts->cells_count", o.cells_count, 1, PGW__VALUES_MAX);
+    for (size_t i = 0; st == PGW_OK && i < o.cells_count; i++)
+        st = pgw__table_check_cell(h, t, o.cells[i].column);
     if (st != PGW_OK) return st;
-    if (next != NULL && t->rewritten != PGW__AFTER_NOTHING)
-        return write_and_look(h, next, t, key, version, cells, n);
-    return write_update(h, next, t, key, version, cells, n, NULL);
+    if (next != NULL && t->rewritten != PGW__AFTER_NOTHING) return write_and_look(h, next, t, &o);
+    return write_update(h, next, t, &o, NULL);
 }
 
 /* ---- one row in the hands of a function ---- */
@@ -219,11 +223,11 @@ struct pgw_edit {
     pgw *h;
     const pgw_table *t;
     const pgw_rows *rows;
-    pgw_cell cells[PGW__VALUES_MAX]; /* columns are the caller's or the table's, values are ours */
+    pgw_cell cells[PGW__VALUES_MAX]; /* the edit owns the values, not the columns */
     size_t n;
 };
 
-/* Where a column stands among those that were set; edit->n: it was not. */
+/* The place of a column among those that were set; edit->n: not set. */
 static size_t edit_find(const pgw_edit *edit, const char *column)
 {
     size_t i = 0;
@@ -273,7 +277,7 @@ pgw_status pgw_edit_set(pgw_edit *edit, const char *column, const char *value)
     return PGW_OK;
 }
 
-/* Forgets what was set to what is there already. */
+/* Drops columns that were set to their present value. */
 static void edit_trim(pgw_edit *edit)
 {
     size_t kept = 0;
@@ -300,14 +304,13 @@ static void edit_clear(pgw_edit *edit)
 typedef struct process {
     pgw *h;
     const pgw_table *t;
-    const char *const *key;
     pgw_edit_fn *fn;
     void *arg;
-    pgw_process_opts o;
-    const write_op *op; /* NULL: none can be kept */
-    bool unknown;       /* a try may have been applied, and may still be */
-    bool written;       /* the last try wrote */
-    bool refused;       /* the last try was ended by fn, whose status means what fn says */
+    pgw_table_process_opts o;
+    const write_op *op;              /* NULL: none can be kept */
+    bool unknown;                    /* a try may have been applied, and may still be */
+    bool written;                    /* the last try wrote */
+    bool refused;                    /* fn ended the last try, and its status means what fn says */
     char kept[PGW_ROW_VERSION_SIZE]; /* the version for which the last try could not write, or "" */
 } process;
 
@@ -316,7 +319,7 @@ static pgw_status process_applied(process *p, bool *applied)
     const pgw__param params[] = {P_UUID(p->op->id), P_END};
 
     *applied = false;
-    /* it locks what it finds, and counts only when that is confirmed like any other write */
+    /* it locks the rows that it finds, and counts only when confirmed like any other write */
     return pgw__ask_flag(p->h, applied, PGW__SQL_TABLE_APPLIED, params, PGW__WRITES);
 }
 
@@ -333,34 +336,44 @@ static bool process_same(const char *a, const char *b)
     }
 }
 
-/* Who writes changes the version. So when the row cannot be written twice in a row, and had the
- * same version both times, nobody did. A snapshot that stays does not deceive: what others wrote
- * since is an error of the server's then (40001). */
+/* Every write changes the version. If two tries in a row fail with the same version, no other
+ * session wrote in between. An old snapshot does not mislead: writes of others since then are an
+ * error of the server (40001). */
 static pgw_status process_conflict(process *p, const char *before, const char *version)
 {
     if (pgw__pq_sqlstate(p->h)[0] != '\0') return PGW_ECONFLICT;
     snprintf(p->kept, sizeof(p->kept), "%s", version);
     if (!process_same(before, version)) return PGW_ECONFLICT;
-    return pgw__pq_fail(p->h, PGW_EPERM,
-                        "nobody else wrote the row, but a trigger or a policy of the table keeps "
-                        "it from being written",
-                        "see the table's triggers BEFORE UPDATE, and its policies for UPDATE");
+    return pgw__pq_fail(
+        p->h, PGW_EPERM,
+        "no other session wrote the row, but a trigger or a policy of the table keeps "
+        "it from being written",
+        "see the table's triggers BEFORE UPDATE, and its policies for UPDATE");
+}
+
+static pgw_status process_write(process *p, const pgw_rows *rows, const pgw_edit *edit)
+{
+    pgw_table_update_opts o = PGW_TABLE_UPDATE_OPTS_INIT;
+
+    o.key = p->o.key, o.version = pgw_rows_version(rows, 0);
+    o.cells = edit->cells, o.cells_count = edit->n;
+    return write_update(p->h, NULL, p->t, &o, p->op);
 }
 
 static pgw_status process_try(process *p)
 {
     pgw_edit edit = {.h = p->h, .t = p->t};
     pgw_rows *rows = NULL;
-    pgw_status st = write_get(p->h, &rows, p->t, p->key, p->o.columns, p->o.columns_count), said;
+    pgw_status st = write_get(p->h, &rows, p->t, p->o.key, p->o.columns, p->o.columns_count), said;
     char before[PGW_ROW_VERSION_SIZE];
 
     memcpy(before, p->kept, sizeof(before));
     p->kept[0] = '\0';
     if (st != PGW_OK) return st;
-    if (pgw_rows_version(rows, 0) == NULL) { /* it fits none, whoever writes */
+    if (pgw_rows_version(rows, 0) == NULL) { /* a NULL version never matches */
         pgw_rows_free(rows);
         return pgw__pq_fail(p->h, PGW_EINVAL,
-                            "the row's version is NULL: the table was altered since it was opened",
+                            "the row's version is NULL: the table was altered after it was opened",
                             "UPDATE what is NULL, then ALTER TABLE ... ALTER COLUMN ... SET NOT "
                             "NULL");
     }
@@ -370,8 +383,7 @@ static pgw_status process_try(process *p)
     if (!p->refused) {
         edit_trim(&edit);
         if (edit.n > 0) {
-            st = write_update(p->h, NULL, p->t, p->key, pgw_rows_version(rows, 0), edit.cells,
-                              edit.n, p->op);
+            st = process_write(p, rows, &edit);
             p->written = st == PGW_OK;
             p->unknown |= st == PGW_EUNKNOWN;
             if (p->written) st = said;
@@ -415,18 +427,18 @@ static bool process_again(const process *p, pgw_status st, bool in_txn)
     if (in_txn) return false;
     if (st == PGW_ERETRY) return true;
     if (p->op == NULL) return false;
-    /* the caller's connection does not come back */
+    /* the caller's connection does not reconnect */
     return st == PGW_EUNKNOWN || (p->unknown && st == PGW_ECONN && !pgw__pq_attached(p->h));
 }
 
-/* No error may say that nothing was applied when an earlier try may have been, or may yet be; not
- * even that of fn, which perhaps refused because it saw what that try had written. */
+/* No error may say "not applied" if an earlier try may have been applied, or may be applied later;
+ * not even an error of fn, which may have refused because it saw the write of that try. */
 static pgw_status process_end(const process *p, pgw_status st)
 {
-    char message[1100]; /* a whole diagnostics more: what is too long is cut where it is kept */
+    char message[1100]; /* holds whole diagnostics; too long text is cut when it is stored */
 
     if (!p->unknown || st >= PGW_OK) return st;
-    snprintf(message, sizeof(message), "a try may have been applied, and this came after it: %s",
+    snprintf(message, sizeof(message), "a try may have been applied, then a later one failed: %s",
              pgw__pq_error_message(p->h));
     return pgw__pq_fail(p->h, PGW_EUNKNOWN, message,
                         p->o.op != NULL ? "call again with the same operation id"
@@ -447,8 +459,8 @@ static pgw_status process_run(process *p)
         if (!process_again(p, st, in_txn)) return process_end(p, st);
         if (tries == p->o.tries) {
             if (p->unknown || st == PGW_EUNKNOWN) return process_end(p, st);
-            snprintf(message, sizeof(message), "given up after %d tries: others wrote each time",
-                     tries);
+            snprintf(message, sizeof(message),
+                     "gave up after %d tries: another session wrote each time", tries);
             return pgw__pq_fail(p->h, PGW_ECONFLICT, message, "allow more tries, or lock the row");
         }
         st = pgw__pq_wait(p->h, pgw__backoff_next_ms(&pause), -1);
@@ -461,7 +473,7 @@ static pgw_status process_check(process *p, write_op *op, const char *names[PGW_
     const char *fault;
     pgw_status st = pgw__table_check_versions(p->h, p->t);
 
-    if (st == PGW_OK) st = pgw__table_check_key(p->h, p->t, p->key);
+    if (st == PGW_OK) st = pgw__table_check_key(p->h, p->t, p->o.key);
     if (st == PGW_OK && p->fn == NULL) st = pgw__pq_refuse(p->h, "fn", NULL, "a function");
     if (st == PGW_OK) st = pgw__check_int(p->h, "opts->tries", p->o.tries, 1, WRITE_TRIES_MAX);
     if (st == PGW_OK) st = pgw__table_check_columns(p->h, p->t, p->o.columns, p->o.columns_count);
@@ -476,7 +488,7 @@ static pgw_status process_check(process *p, write_op *op, const char *names[PGW_
             if (p->t->columns[c].readable) names[p->o.columns_count++] = p->t->columns[c].name;
     }
     if (p->o.op != NULL && p->t->home == NULL)
-        return pgw__pq_reject(p->h, PGW_ESCHEMA, "there is nowhere to keep an operation id",
+        return pgw__pq_reject(p->h, PGW_ESCHEMA, "the schema cannot store an operation id",
                               "run `pgwork migrate`, and grant the role pgwork_worker or "
                               "pgwork_producer");
     if (p->t->home == NULL) return PGW_OK;
@@ -494,11 +506,11 @@ static pgw_status process_check(process *p, write_op *op, const char *names[PGW_
     return PGW_OK;
 }
 
-pgw_status pgw_table_process(pgw *h, const pgw_table *t, const char *const *key,
-                             const pgw_process_opts *opts, pgw_edit_fn *fn, void *arg)
+pgw_status pgw_table_process(pgw *h, const pgw_table *t, const pgw_table_process_opts *opts,
+                             pgw_edit_fn *fn, void *arg)
 {
-    const pgw_process_opts defaults = PGW_PROCESS_OPTS_INIT;
-    process p = {.h = h, .t = t, .key = key, .fn = fn, .arg = arg, .o = defaults};
+    const pgw_table_process_opts defaults = PGW_TABLE_PROCESS_OPTS_INIT;
+    process p = {.h = h, .t = t, .fn = fn, .arg = arg, .o = defaults};
     const char *names[PGW__ASKED_MAX];
     write_op op = {.spent = NULL};
     pgw_status st = pgw__check_opts(h, "opts", &p.o, sizeof(p.o), opts);

@@ -1,5 +1,4 @@
-/* worker_pool: the claimed jobs, the threads that work on them, and what a handler can ask
- * and say. */
+/* worker_pool: the claimed jobs, the handler threads, and the functions that handlers call. */
 #include "worker/worker_pool.h"
 
 #include <string.h>
@@ -45,9 +44,9 @@ static void pool_unpack(pgw_task *t, pgw__taskset *c, const pgw_job *job, int64_
     t->delay_ms = -1;
 }
 
-/* The first result of a task set says when all that are there by then are reported, after
- * worker.flush_ms; and each, that it is before the last third of a lease that nobody extends. Where
- * the next handler would hold it up, the time of this one counts: it tells how long that may be. */
+/* The first result of a task set is reported after worker.flush_ms, together with those that exist
+ * by then. All results are reported before the last third of a lease that is not extended. If the
+ * next handler would delay a result, the run time of this one estimates by how much. */
 static int64_t pool_due_at(const pgw_worker *w, const pgw_task *t)
 {
     const int64_t late = atomic_load(&t->safe_until) - t->lease_ms / 3;
@@ -73,7 +72,7 @@ static void pool_release(pgw_worker *w, pgw_task *t)
     pool_finish(w, t);
 }
 
-/* At once: others can have it while what runs here goes on. It was not one of worker.max_jobs. */
+/* At once: others can have it while the handlers run. It does not count for worker.max_jobs. */
 static void pool_requeue(pgw_worker *w, pgw_task *t, int64_t now)
 {
     pool_release(w, t);
@@ -157,12 +156,18 @@ pgw_status pgw__worker_admit(pgw_worker *w, pgw_batch *batch, int64_t since, int
     return PGW_OK;
 }
 
-void pgw__worker_release_ready(pgw_worker *w)
+void pgw__worker_release_ready(pgw_worker *w, const char *queue)
 {
     const int64_t now = pgw__clock_ms();
-    pgw_task *t;
 
-    while ((t = pgw__list_pop(&w->shared.ready)) != NULL) pool_requeue(w, t, now);
+    for (int left = w->shared.ready.count; left > 0; left--) {
+        pgw_task *t = pgw__list_pop(&w->shared.ready);
+
+        if (queue == NULL || strcmp(pgw_job_queue(t->job), queue) == 0)
+            pool_requeue(w, t, now);
+        else
+            pgw__list_push(&w->shared.ready, t);
+    }
 }
 
 /* ---- taking and giving back, with the lock held ---- */
@@ -188,8 +193,8 @@ static void pool_stir(pgw_worker *w)
     pgw__wake_poke(&w->shared.wake);
 }
 
-/* Jobs whose lease is over are never given to a handler: somebody else may have them. One that was
- * cancelled goes back, and the server removes it. */
+/* Jobs whose lease has ended are never given to a handler: another worker may have them. A
+ * cancelled job is requeued, and the server removes it. */
 static bool pool_may_start(pgw_worker *w, pgw_task *t, int64_t now)
 {
     if (now >= atomic_load(&t->safe_until)) pgw__worker_mark_lost(t);
@@ -253,6 +258,14 @@ static void pool_settled(pgw_worker *w, pgw_task *t)
     pgw__worker_drop(t);
 }
 
+/* The others wait at the server, too. It is told at once, before it gives us one of them. */
+static void pool_hold(pgw_worker *w, pgw_task *t)
+{
+    pgw__worker_release_ready(w, pgw_job_queue(t->job));
+    pool_finish(w, t);
+    t->taskset->due_at = w->shared.due_at = pgw__clock_ms();
+}
+
 static void pool_put(pgw_worker *w, pgw_task **tasks, size_t n)
 {
     size_t i;
@@ -266,8 +279,10 @@ static void pool_put(pgw_worker *w, pgw_task **tasks, size_t n)
 
         if (t->verdict == PGW_VERDICT_SETTLED)
             pool_settled(w, t);
-        else if (w->shared.closing) /* nobody is left to report it */
+        else if (w->shared.closing) /* no thread is left to report it */
             pgw__worker_drop(t);
+        else if (t->verdict == PGW_VERDICT_HOLD)
+            pool_hold(w, t);
         else
             pool_finish(w, t);
     }
@@ -338,7 +353,7 @@ pgw_status pgw__worker_hire(pgw_worker *w)
     for (i = 0; i < w->given.concurrency; i++) {
         pgw__handler_thread *handler = &w->shared.handlers[i];
 
-        handler->left = handler->alone = false; /* it may have been left behind in the last run */
+        handler->left = handler->alone = false; /* it may be left from the last run */
         handler->started = pgw__worker_start(&handler->thread, pool_thread, handler) == PGW_OK;
         if (!handler->started) return PGW_ENOMEM;
     }
@@ -379,15 +394,15 @@ bool pgw__worker_dismiss(pgw_worker *w)
     return all;
 }
 
-/* ---- what a handler can ask ---- */
+/* ---- functions that a handler calls to ask ---- */
 
 const pgw_job *pgw_task_job(const pgw_task *task)
 {
     return task->job;
 }
 
-/* By the clock, and not only by what the heartbeat has found so far: after the process was frozen
- * the handler may be the first to run again. */
+/* By the clock, and not only by what the heartbeat has found: after the process was suspended, the
+ * handler may be the first to run. */
 int pgw_task_signals(const pgw_task *task)
 {
     const pgw_worker *w = task->worker;
@@ -414,7 +429,7 @@ int pgw_task_fd(pgw_task *task)
     return task->wake.read_fd;
 }
 
-/* ---- what a handler can say ---- */
+/* ---- functions that a handler calls to report ---- */
 
 pgw_status pgw_task_set_output(pgw_task *task, const char *json)
 {
@@ -438,12 +453,14 @@ pgw_status pgw_task_set_error(pgw_task *task, const char *error)
     return error == NULL || task->error != NULL ? PGW_OK : PGW_ENOMEM;
 }
 
-void pgw_task_set_delay(pgw_task *task, int64_t delay_ms)
+pgw_status pgw_task_set_delay(pgw_task *task, int64_t delay_ms)
 {
     task->delay_ms = delay_ms > 0 ? delay_ms : 0;
+    return PGW_OK;
 }
 
-void pgw_task_set_verdict(pgw_task *task, pgw_verdict verdict)
+pgw_status pgw_task_set_verdict(pgw_task *task, pgw_verdict verdict)
 {
     task->verdict = verdict;
+    return PGW_OK;
 }

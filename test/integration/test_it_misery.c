@@ -1,6 +1,7 @@
 /* misery: every verb meets every misery that no argument can prevent, and every name that is none.
  * One row a verb, one test a misery: a verb that is added here is tried against all of them. */
 #include "unity.h"
+#include "callkit.h"
 #include "pgw_all.h"
 #include "pgtemp.h"
 #include "itpgw.h"
@@ -37,19 +38,19 @@ static int on_cron(const pgw_cron_info *i, void *a)
 
 /* ---- the verbs: each with one name, and otherwise with arguments that are right ---- */
 
-static const pgw_ref ref = {1, {33, 2}};
+static pgw_ref ref = {1, {33, 2}};
 
 #define VERB(verb) static pgw_status call_##verb(const char *name)
 
 VERB(enqueue)
 {
     const pgw_job_spec job = PGW_JOB_SPEC_INIT;
-    return pgw_enqueue(h, name, &job, NULL, NULL);
+    return pgw_enqueue(h, name, &job, NULL);
 }
 VERB(enqueue_many)
 {
     const pgw_job_spec jobs[2] = {PGW_JOB_SPEC_INIT, PGW_JOB_SPEC_INIT};
-    return pgw_enqueue_many(h, name, jobs, 2, NULL, NULL, NULL);
+    return pgw_enqueue_many(h, name, jobs, 2, NULL);
 }
 VERB(load)
 {
@@ -81,33 +82,37 @@ VERB(complete_and_claim)
 
     o.queues = &name;
     o.queues_count = 1;
-    st = pgw_complete_and_claim(h, &ref, 1, &o, NULL, &batch);
+    st = pgw_complete_and_claim(h, &ref, 1, &o, &batch);
     if (st == PGW_OK) pgw_batch_free(batch);
     return st;
 }
 VERB(complete)
 {
-    return pgw_complete(h, name, &ref, NULL, 1, NULL);
+    return pgw_complete(h, name, &ref, 1, NULL);
 }
 VERB(fail)
 {
-    return pgw_fail(h, name, &ref, 1, NULL, NULL);
+    return pgw_fail(h, name, &ref, 1, NULL);
 }
 VERB(snooze)
 {
-    return pgw_snooze(h, name, &ref, 1, 1000, NULL);
+    return pgw_snooze(h, name, &ref, 1, SNOOZE_BY(1000));
+}
+VERB(hold)
+{
+    return pgw_hold(h, name, &ref, 1, NULL);
 }
 VERB(release)
 {
-    return pgw_release(h, name, &ref, 1, NULL);
+    return pgw_release(h, name, &ref, 1);
 }
 VERB(extend)
 {
-    return pgw_extend(h, name, &ref, 1, PGW_DEFAULT, NULL);
+    return pgw_extend(h, name, &ref, 1, NULL);
 }
 VERB(cancel)
 {
-    return pgw_cancel(h, name, &ref.id, 1, NULL);
+    return pgw_cancel(h, name, &ref, 1);
 }
 VERB(redrive)
 {
@@ -141,6 +146,16 @@ VERB(queue_pause)
 {
     return pgw_queue_pause(h, name);
 }
+VERB(queue_hold)
+{
+    pgw_queue_hold_opts o = PGW_QUEUE_HOLD_OPTS_INIT;
+    o.for_ms = 1;
+    return pgw_queue_hold(h, name, &o);
+}
+VERB(queue_unhold)
+{
+    return pgw_queue_unhold(h, name);
+}
 VERB(queue_drain)
 {
     return pgw_queue_drain(h, name);
@@ -151,12 +166,12 @@ VERB(queue_resume)
 }
 VERB(queue_purge)
 {
-    return pgw_queue_purge(h, name, "all", NULL);
+    return pgw_queue_purge(h, name, PGW_STATE_ANY, NULL);
 }
 VERB(queue_depth)
 {
     pgw_depth depth = PGW_DEPTH_INIT;
-    return pgw_queue_depth(h, name, 0, &depth);
+    return pgw_queue_depth(h, name, PGW_UNLIMITED, &depth);
 }
 VERB(queue_drop)
 {
@@ -164,7 +179,7 @@ VERB(queue_drop)
 }
 VERB(queues_each)
 {
-    return (void)name, pgw_queues_each(h, NULL, 0, on_queue, NULL);
+    return (void)name, pgw_queues_each(h, COUNTED(NULL, PGW_UNLIMITED), on_queue, NULL);
 }
 VERB(reaper_tick)
 {
@@ -173,7 +188,7 @@ VERB(reaper_tick)
 VERB(lock_acquire)
 {
     pgw_lock *lock;
-    pgw_status st = pgw_lock_acquire(h, name, PGW_LOCK_EXCLUSIVE, 0, &lock);
+    pgw_status st = pgw_lock_acquire(h, name, NULL, &lock);
     return st == PGW_OK ? pgw_lock_release(lock) : st;
 }
 VERB(lock_is_free)
@@ -189,6 +204,18 @@ VERB(lock_holder)
 VERB(locks_each)
 {
     return pgw_locks_each(h, name, on_lock, NULL);
+}
+VERB(rate_set)
+{
+    return pgw_rate_set(h, name, NULL);
+}
+VERB(rate_take)
+{
+    return pgw_rate_take(h, name, NULL, NULL);
+}
+VERB(rate_drop)
+{
+    return pgw_rate_drop(h, name);
 }
 VERB(sema_create)
 {
@@ -290,6 +317,7 @@ static const struct {
     ROW(complete, 0),
     ROW(fail, 0),
     ROW(snooze, 0),
+    ROW(hold, 0),
     ROW(release, 0),
     ROW(extend, 0),
     ROW(cancel, 0),
@@ -299,6 +327,8 @@ static const struct {
     ROW(jobs_each, READS | ALL_OF_IT),
     ROW(queue_set, 0),
     ROW(queue_pause, 0),
+    ROW(queue_hold, 0),
+    ROW(queue_unhold, 0),
     ROW(queue_drain, 0),
     ROW(queue_resume, 0),
     ROW(queue_purge, 0),
@@ -309,6 +339,8 @@ static const struct {
     ROW(lock_is_free, READS),
     ROW(lock_holder, READS),
     ROW(locks_each, READS | ALL_OF_IT),
+    ROW(rate_set, 0),
+    ROW(rate_take, 0),
     ROW(sema_create, READS), /* that one is there */
     ROW(sema_resize, 0),
     ROW(sema_acquire, 0),
@@ -326,6 +358,7 @@ static const struct {
     ROW(cron_release, NAMELESS),
     ROW(cron_extend, NAMELESS),
     ROW(cron_drop, 0),
+    ROW(rate_drop, 0),
     ROW(sema_drop, 0),
     ROW(queue_drop, 0),
 };
@@ -395,7 +428,8 @@ void test_names_that_are_none(void)
 void test_a_read_only_server(void)
 {
     h = open_in_misery("options='-c default_transaction_read_only=on'");
-    pgtemp_exec("SELECT pgwork.queue_create('q'); SELECT pgwork.sema_create('q', 2)");
+    pgtemp_exec("SELECT pgwork.queue_create('q'); SELECT pgwork.sema_create('q', 2);"
+                "SELECT pgwork.rate_set('q', 1, 1000)");
     for (size_t i = 0; i < VERBS; i++) {
         if (verbs[i].flags & READS) {
             const pgw_status st = verbs[i].call("q");
@@ -406,7 +440,8 @@ void test_a_read_only_server(void)
             meets(i, "q", PGW_EPERM, "read-only");
     }
     TEST_ASSERT_EQUAL_INT64(2, pgtemp_number(counts));
-    pgtemp_exec("SELECT pgwork.queue_drop('q'); SELECT pgwork.sema_drop('q')");
+    pgtemp_exec("SELECT pgwork.queue_drop('q'); SELECT pgwork.sema_drop('q');"
+                "SELECT pgwork.rate_drop('q')");
 }
 
 void test_a_role_without_rights(void)

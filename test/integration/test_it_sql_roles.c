@@ -103,7 +103,8 @@ void test_nobody_may_call_the_private_functions_nor_a_stranger_anything(void)
 void test_no_role_has_rights_on_tables(void)
 {
     TEST_ASSERT_EQUAL_STRING(
-        "pgwork_operator SELECT beats, job, last_tick, migrations, queue_stats, queues, schedules, "
+        "pgwork_operator SELECT beats, groups, job, last_tick, migrations, queue_stats, queues, "
+        "schedules, "
         "stuck_jobs, ticks",
         kit_text(
             a,

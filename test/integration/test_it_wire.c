@@ -2,6 +2,7 @@
  * last error of the server, silent, held up, or with other messages in between. The outcome is one
  * of those that the verb may have, it is true, and a repeat has one effect together with it. */
 #include "unity.h"
+#include "callkit.h"
 #include "pgw_all.h"
 #include "itpgw.h"
 #include "pgtemp.h"
@@ -90,7 +91,7 @@ static void with_dead(void)
 
     with_job();
     o.dead = true;
-    ASSERT_ST(PGW_OK, pgw_fail(direct, it.name, &it.ref, 1, &o, NULL), direct);
+    ASSERT_ST(PGW_OK, pgw_fail(direct, it.name, &it.ref, 1, &o), direct);
 }
 
 static void with_sema(void)
@@ -124,7 +125,7 @@ static pgw_status claim_tick(pgw *on)
 {
     const char *names[] = {it.name};
     pgw_tick *tick;
-    const pgw_status st = pgw_cron_claim_due(on, "node", names, 1, &tick, NULL);
+    const pgw_status st = pgw_cron_claim_due(on, DUE_FOR("node", names, 1), &tick, NULL);
 
     if (st == PGW_OK) it.token = pgw_tick_token(tick);
     pgw_tick_free(tick);
@@ -166,16 +167,19 @@ static void with_leased_row(void)
 
 static pgw_status do_enqueue(void)
 {
-    const pgw_job_spec job = PGW_JOB_SPEC_INIT;
+    pgw_job_spec job = PGW_JOB_SPEC_INIT;
 
-    return pgw_enqueue(h, it.name, &job, it.op, NULL);
+    job.op = it.op;
+    return pgw_enqueue(h, it.name, &job, NULL);
 }
 
 static pgw_status do_enqueue_many(void)
 {
-    const pgw_job_spec job = PGW_JOB_SPEC_INIT, jobs[3] = {job, job, job};
+    const pgw_job_spec job = PGW_JOB_SPEC_INIT;
+    pgw_job_spec jobs[3] = {job, job, job};
 
-    return pgw_enqueue_many(h, it.name, jobs, 3, it.op, NULL, NULL);
+    jobs[0].op = it.op; /* of the call */
+    return pgw_enqueue_many(h, it.name, jobs, 3, NULL);
 }
 
 static pgw_status do_txn(void)
@@ -217,23 +221,24 @@ static pgw_status do_complete_and_claim(void)
     pgw_status st;
 
     o.queues = &queue, o.queues_count = 1;
-    st = pgw_complete_and_claim(h, &it.ref, 1, &o, NULL, &batch);
+    st = pgw_complete_and_claim(h, &it.ref, 1, &o, &batch);
     pgw_batch_free(batch);
     return st;
 }
 
 /* clang-format off */
-static pgw_status do_complete(void) { return pgw_complete(h, it.name, &it.ref, NULL, 1, NULL); }
-static pgw_status do_fail(void) { return pgw_fail(h, it.name, &it.ref, 1, NULL, NULL); }
-static pgw_status do_release(void) { return pgw_release(h, it.name, &it.ref, 1, NULL); }
-static pgw_status do_snooze(void) { return pgw_snooze(h, it.name, &it.ref, 1, 3600000, NULL); }
-static pgw_status do_extend(void) { return pgw_extend(h, it.name, &it.ref, 1, 7200000, NULL); }
-static pgw_status do_cancel(void) { return pgw_cancel(h, it.name, &it.ref.id, 1, NULL); }
+static pgw_status do_complete(void) { return pgw_complete(h, it.name, &it.ref, 1, NULL); }
+static pgw_status do_fail(void) { return pgw_fail(h, it.name, &it.ref, 1, NULL); }
+static pgw_status do_release(void) { return pgw_release(h, it.name, &it.ref, 1); }
+static pgw_status do_snooze(void) { return pgw_snooze(h, it.name, &it.ref, 1, SNOOZE_BY(3600000)); }
+static pgw_status do_extend(void) { return pgw_extend(h, it.name, &it.ref, 1, EXTEND_BY(7200000)); }
+static pgw_status do_cancel(void) { return pgw_cancel(h, it.name, &it.ref, 1); }
 static pgw_status do_redrive(void) { return pgw_redrive(h, it.name, NULL, NULL); }
 static pgw_status do_dead_purge(void) { return pgw_dead_purge(h, it.name, NULL, NULL); }
 static pgw_status do_queue_create(void) { return pgw_queue_create(h, it.name, NULL); }
 static pgw_status do_queue_pause(void) { return pgw_queue_pause(h, it.name); }
-static pgw_status do_queue_purge(void) { return pgw_queue_purge(h, it.name, "all", NULL); }
+static pgw_status do_hold(void) { return pgw_hold(h, it.name, &it.ref, 1, NULL); }
+static pgw_status do_queue_purge(void) { return pgw_queue_purge(h, it.name, PGW_STATE_ANY, NULL); }
 static pgw_status do_queue_drop(void) { return pgw_queue_drop(h, it.name, true); }
 static pgw_status do_sema_create(void) { return pgw_sema_create(h, it.name, 3); }
 static pgw_status do_sema_resize(void) { return pgw_sema_resize(h, it.name, 5); }
@@ -253,23 +258,23 @@ static pgw_status do_table_claim(void) { return claim_row(h); }
 
 static pgw_status do_table_extend(void)
 {
-    const pgw_row_ref ref = pgw_rows_ref(it.rows, 0);
+    pgw_row_ref ref = pgw_rows_ref(it.rows, 0);
 
-    return pgw_table_extend(h, rows_table, &ref, 1, 7200000, NULL);
+    return pgw_table_extend(h, rows_table, &ref, 1, ROWS_BY(7200000));
 }
 
 static pgw_status do_table_release(void)
 {
-    const pgw_row_ref ref = pgw_rows_ref(it.rows, 0);
+    pgw_row_ref ref = pgw_rows_ref(it.rows, 0);
 
-    return pgw_table_release(h, rows_table, &ref, 1, NULL);
+    return pgw_table_release(h, rows_table, &ref, 1);
 }
 
 static pgw_status do_table_finish(void)
 {
-    const pgw_row_ref ref = pgw_rows_ref(it.rows, 0);
+    pgw_row_ref ref = pgw_rows_ref(it.rows, 0);
 
-    return pgw_table_finish(h, rows_table, &ref, 1, "a = a + 1", NULL, 0, NULL);
+    return pgw_table_finish(h, rows_table, &ref, 1, FINISH("a = a + 1", NULL, 0));
 }
 
 static pgw_status do_table_update(void)
@@ -278,7 +283,7 @@ static pgw_status do_table_update(void)
     const pgw_cell cell = {"a", "1"};
     char next[PGW_ROW_VERSION_SIZE];
 
-    return pgw_table_update(h, rows_table, key, "0", &cell, 1, next);
+    return pgw_table_update(h, rows_table, CHANGE(key, "0", &cell, 1), next);
 }
 
 /* The name of the case is in the setting wire.name. */
@@ -314,6 +319,8 @@ static const verb verbs[] = {
      JOBS("count(*) = 1 AND min(state) <> 'leased' AND min(attempt) = 1"), PGW_ELEASE},
     {"release", do_release, with_job, JOBS("count(*) = 1 AND min(state) = 'ready'"), PGW_ELEASE},
     {"snooze", do_snooze, with_job, JOBS("count(*) = 1 AND min(state) = 'delayed'"), PGW_ELEASE},
+    {"hold", do_hold, with_job,
+     JOBS("count(*) = 1 AND min(state) = 'delayed' AND min(attempt) = 0"), PGW_ELEASE},
     {"extend", do_extend, with_job, JOBS("count(*) = 1 AND min(lease_until) > " SOON), PGW_OK},
     {"cancel", do_cancel, with_ready, JOBS("count(*) = 0"), PGW_ENOTFOUND},
     {"redrive", do_redrive, with_dead, JOBS("count(*) = 1 AND min(state) = 'ready'"), PGW_OK},

@@ -13,6 +13,7 @@ typedef enum fake_verb {
     FAKE_COMPLETE,
     FAKE_FAIL,
     FAKE_SNOOZE,
+    FAKE_HOLD,
     FAKE_RELEASE,
     FAKE_EXTEND,
     FAKE_OPEN,

@@ -46,11 +46,14 @@ fill() { # fill DISK
     fault "$begin" "$begin" "$begin" "$end"
     within 60 served "$end"
 }
+unpin() { on "$db" "SELECT pg_drop_replication_slot('pin')"; }
 turn=0
 while [ $turn -lt "$times" ]; do
     turn=$((turn + 1))
     fill "$db/data"
+    on "$db" "SELECT pg_create_physical_replication_slot('pin', true)" >/dev/null # no old segment is used again
     fill "$db/wal"
+    within 60 unpin
 done
 drain "$db"
 refused || die 'no call failed'

@@ -68,7 +68,6 @@ void test_no_handle_is_refused_without_words(void)
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw__check_lease(NULL, "x", 0));
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw__check_one_time(NULL, "x", 0, 0));
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw__check_json(NULL, "x", "{}", 10));
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw__check_word(NULL, "x", "a", NULL, 0));
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw__check_opts(NULL, "x", &mine, sizeof(mine), &job));
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw__check_new(NULL, &mine, &job, -1, 10));
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw__check_holder(NULL, "holder", &holder, NULL, buffer));
@@ -105,17 +104,6 @@ void test_limits_of_numbers(void)
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw__check_lease(FAKE_H, "lease_ms", 0));
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw__check_lease(FAKE_H, "lease_ms", 86400001));
     ASSERT_SAYS("86400001");
-}
-
-void test_words(void)
-{
-    static const char *const words[] = {"ready", "dead"};
-
-    TEST_ASSERT_EQUAL(PGW_OK, pgw__check_word(FAKE_H, "state", "dead", words, 2));
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw__check_word(FAKE_H, "state", "dea", words, 2));
-    TEST_ASSERT_EQUAL_STRING("argument `state` is dea: allowed is ready, dead", fake.message);
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw__check_word(FAKE_H, "state", NULL, words, 2));
-    ASSERT_SAYS("is NULL");
 }
 
 void test_options_of_an_older_caller_keep_our_defaults(void)
@@ -181,8 +169,9 @@ void test_each_field_of_a_job(void)
     REFUSED(PGW_EINVAL, "`job.kind` has a control character", job.kind = "a\tb");
     REFUSED(PGW_EINVAL, "`job.kind` is longer", job.kind = letters(256));
     ACCEPTED(job.kind = letters(255));
-    REFUSED(PGW_ELIMIT, "`job.payload` has 1001 bytes: allowed are 1000", job.payload = payload);
-    REFUSED(PGW_ELIMIT, "`job.body` has 998 bytes: allowed are 997", job.payload = "123";
+    REFUSED(PGW_ELIMIT, "`job.payload` has 1001 bytes: allowed are up to 1000",
+            job.payload = payload);
+    REFUSED(PGW_ELIMIT, "`job.body` has 998 bytes: allowed are up to 997", job.payload = "123";
             job.body = payload; job.body_size = 998);
     ACCEPTED(job.payload = "123"; job.body = payload; job.body_size = 997);
     REFUSED(PGW_EINVAL, "`job.payload` is empty", job.payload = " ");
@@ -234,7 +223,7 @@ void test_group_expiry_and_meta_of_a_job(void)
     REFUSED(PGW_EINVAL, "`job.expires_us` is -1", job.expires_us = -1);
     REFUSED(PGW_EINVAL, "`job.meta` is not JSON (line 1, column 2)", job.meta = "{");
     REFUSED(PGW_EINVAL, "`job.meta` is not an object: allowed is a JSON object", job.meta = "[{}]");
-    REFUSED(PGW_ELIMIT, "`job.meta` has 7 bytes: allowed are 5", job.payload = payload;
+    REFUSED(PGW_ELIMIT, "`job.meta` has 7 bytes: allowed are up to 5", job.payload = payload;
             job.body = payload; job.body_size = 5; job.meta = "{\"a\":1}");
     ACCEPTED(job.payload = payload; job.body = payload; job.body_size = 3; job.meta = "{\"a\":1}");
 }

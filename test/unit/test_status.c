@@ -102,7 +102,7 @@ void test_numbers_that_are_no_status(void)
         pgw_status st = (pgw_status)strangers[i];
 
         TEST_ASSERT_EQUAL_STRING("PGW_?", pgw_status_name(st));
-        TEST_ASSERT_EQUAL_STRING("no status of this library", pgw_status_text(st));
+        TEST_ASSERT_EQUAL_STRING("unknown status", pgw_status_text(st));
         TEST_ASSERT_FALSE(pgw_is_retriable(st) || pgw_is_lost(st) || pgw_is_unknown(st) ||
                           pgw_is_bug(st));
     }
@@ -375,4 +375,17 @@ void test_hints_are_empty_and_never_null_otherwise(void)
     TEST_ASSERT_EQUAL_STRING("", pgw__status_hint("00000"));
     TEST_ASSERT_EQUAL_STRING("", pgw__status_hint("PW001"));
     TEST_ASSERT_EQUAL_STRING("", pgw__status_hint("22021"));
+}
+
+void test_every_state_has_a_word_that_is_read_again(void)
+{
+    pgw_state state = PGW_STATE_ANY;
+
+    for (int i = PGW_STATE_ANY; i <= PGW_STATE_CANCELLED; i++) {
+        TEST_ASSERT_EQUAL(PGW_OK, pgw_state_parse(pgw_state_name((pgw_state)i), &state));
+        TEST_ASSERT_EQUAL_INT(i, state);
+    }
+    TEST_ASSERT_NULL(pgw_state_name((pgw_state)(PGW_STATE_CANCELLED + 1)));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_state_parse("sleeping", &state));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_state_parse(NULL, &state));
 }

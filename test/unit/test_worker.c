@@ -454,6 +454,7 @@ static pgw_verdict by_id(pgw_task *task, void *arg)
     case 4: pgw_task_set_error(task, "nonsense"); return PGW_VERDICT_DEAD;
     case 5: pgw_task_set_delay(task, 5000); return PGW_VERDICT_SNOOZE;
     case 6: return PGW_VERDICT_SETTLED;
+    case 9: pgw_task_set_delay(task, 5000); return PGW_VERDICT_HOLD;
     case 7:
         TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_task_set_output(task, "{\"a\":1}"));
         return PGW_VERDICT_DONE;
@@ -463,9 +464,9 @@ static pgw_verdict by_id(pgw_task *task, void *arg)
 
 void test_each_verdict_goes_its_way(void)
 {
-    fake_jobs("q", 8, 60000);
+    fake_jobs("q", 9, 60000);
     set("worker.concurrency", "0");
-    set("worker.prefetch", "8");
+    set("worker.prefetch", "9");
     TEST_ASSERT_EQUAL_INT(PGW_OK, run(one, 1, by_id, NULL));
     TEST_ASSERT_EQUAL_INT(FAKE_DONE, fake_state_of(1));
     TEST_ASSERT_EQUAL_INT(FAKE_LATER, fake_state_of(2));
@@ -477,11 +478,13 @@ void test_each_verdict_goes_its_way(void)
     TEST_ASSERT_EQUAL_INT(FAKE_DONE, fake_state_of(7));
     TEST_ASSERT_EQUAL_INT(FAKE_LATER, fake_state_of(8));
     TEST_ASSERT_EQUAL_INT(3, fake_calls(FAKE_FAIL)); /* two of them share their error */
+    TEST_ASSERT_EQUAL_INT(FAKE_LATER, fake_state_of(9));
     TEST_ASSERT_EQUAL_INT(1, fake_calls(FAKE_SNOOZE));
+    TEST_ASSERT_EQUAL_INT(1, fake_calls(FAKE_HOLD));
     TEST_ASSERT_EQUAL_INT64(2, stats.completed);
     TEST_ASSERT_EQUAL_INT64(3, stats.failed);
     TEST_ASSERT_EQUAL_INT64(1, stats.dead);
-    TEST_ASSERT_EQUAL_INT64(1, stats.snoozed);
+    TEST_ASSERT_EQUAL_INT64(2, stats.snoozed);
     TEST_ASSERT_EQUAL_INT64(1, stats.settled);
     TEST_ASSERT_EQUAL_INT64(0, stats.lost);
 }
@@ -607,6 +610,23 @@ void test_a_refused_snooze_is_told_as_a_failure(void)
     TEST_ASSERT_EQUAL_INT64(0, stats.snoozed + stats.refused + stats.lost);
 }
 
+static pgw_verdict holds_first(pgw_task *task, void *arg)
+{
+    (void)arg;
+    return pgw_job_id(pgw_task_job(task)) == 1 ? PGW_VERDICT_HOLD : PGW_VERDICT_DONE;
+}
+
+void test_a_hold_releases_what_was_prefetched(void)
+{
+    fake_jobs("q", 5, 60000);
+    set("worker.concurrency", "0");
+    set("worker.prefetch", "5");
+    TEST_ASSERT_EQUAL_INT(PGW_OK, run(one, 1, holds_first, NULL));
+    TEST_ASSERT_EQUAL_INT64(4, stats.released);
+    TEST_ASSERT_EQUAL_INT64(4, stats.completed); /* the server of this test holds nothing */
+    TEST_ASSERT_EQUAL_INT64(1, stats.snoozed);
+}
+
 /* ---- trouble with the server ---- */
 
 void test_a_lost_answer_is_asked_for_again(void)
@@ -667,7 +687,7 @@ void test_a_result_that_never_goes_through_holds_up_no_others(void)
 
 static atomic_int given_up, next_tries;
 
-static void hear_trouble(void *arg, pgw_log_level level, const char *component, const char *message)
+static void hear_trouble(pgw_log_level level, const char *component, const char *message, void *arg)
 {
     (void)arg, (void)level, (void)component;
     if (strstr(message, "giving up") != NULL) atomic_fetch_add(&given_up, 1);
@@ -692,7 +712,7 @@ void test_a_refused_result_costs_no_others_a_pause(void)
 
 static int calls_before_pause;
 
-static void hear_pause(void *arg, pgw_log_level level, const char *component, const char *message)
+static void hear_pause(pgw_log_level level, const char *component, const char *message, void *arg)
 {
     (void)arg, (void)level, (void)component;
     if (strstr(message, "next try in") != NULL && calls_before_pause == 0)
@@ -942,7 +962,7 @@ static void await_idle(int calls)
     TEST_ASSERT_EQUAL_INT(calls, fake_calls(FAKE_IDLE));
 }
 
-static void hear_advice(void *arg, pgw_log_level level, const char *component, const char *message)
+static void hear_advice(pgw_log_level level, const char *component, const char *message, void *arg)
 {
     (void)arg, (void)level, (void)component;
     if (strstr(message, "no notifications, polling: ") && strstr(message, ": do something; next"))

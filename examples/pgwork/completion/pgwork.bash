@@ -21,13 +21,13 @@ _pgwork_offer() {
 _pgwork() {
     local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}
     local commands="migrate queue enqueue work claim complete fail extend release snooze reap ls show
-        cancel reschedule retry dead stats metrics doctor cron lock locks sem table help version"
+        cancel reschedule retry dead stats metrics doctor cron lock locks sem rate table groups help version"
     local global="-d --dsn-file --schema -X --set --json --no-color -q --quiet -v --verbose -h --help
         -V --version"
     local command= verb= i IFS=$' \t\n'
     for ((i = 1; i < COMP_CWORD; i++)); do
         case ${COMP_WORDS[i]} in
-        --) [[ $command = work || $command = lock || $command = sem ]] && { COMPREPLY=($(compgen -c -- "$cur")); return; } ;;
+        --) [[ $command = work || $command = lock || $command = sem || $command = rate ]] && { COMPREPLY=($(compgen -c -- "$cur")); return; } ;;
         -d | --dsn-file | --schema | -X | --set) ((i++)) ;;
         -*) ;;
         *)
@@ -63,19 +63,20 @@ _pgwork() {
     case $command in
     migrate) own="--dry-run" verbs="up status" queue= ;;
     queue)
-        verbs="list create set pause resume drain purge drop depth"
+        verbs="list create set pause resume hold unhold drain purge drop depth"
         case $verb in
         list) own="--at-most" queue= ;;
         depth) own="--at-most" ;;
         create | set) own="--lease --max-attempts --backoff --backoff-cap --retention --max-bytes --notify" ;;
         purge) own="--state" ;;
+        hold) own="--for --until --reason" ;;
         drop) own="--force" ;;
         esac
         ;;
     enqueue) own="-f --file -0 --null -J --json-lines -F --full --member --empty -b --body -k --kind -p --priority
         --delay --run-at --max-attempts --lease -t --tag --key --key-scope --key-policy --key-period --group --expires-at
         --meta --op" ;;
-    work) own="-j --jobs -n --max --once --until-empty --lease --timeout --grace --pass --later -k --keep-output -b --body
+    work) own="-j --jobs -n --max --once --until-empty --lease --timeout --grace --pass --later --hold -k --keep-output -b --body
         --literal --holder --" ;;
     claim) own="-n --max --lease --wait --holder" ;;
     complete) own="--output" ;;
@@ -122,6 +123,22 @@ _pgwork() {
         run) own="--permits -w --wait -n --no-wait -E --held-code --ttl --grace --holder --pass --" ;;
         extend) own="--ttl" ;;
         drop) own="--force" ;;
+        esac
+        ;;
+    rate)
+        verbs="set drop ls take run" queue=
+        case $verb in
+        set) own="--per --burst" ;;
+        take) own="-c --count -w --wait -n --no-wait -E --held-code" ;;
+        run) own="-c --count -w --wait -n --no-wait -E --held-code --pass --" ;;
+        esac
+        ;;
+    groups)
+        verbs="list set reset hold unblock purge"
+        case $verb in
+        list) own="--at-most" ;;
+        set) own="--limit --retry" ;;
+        hold) own="--for" ;;
         esac
         ;;
     table)
