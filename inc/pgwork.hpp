@@ -197,6 +197,9 @@ public:
     job_spec &max_attempts(int n) { spec_.max_attempts = n; return *this; }
     job_spec &delay(milliseconds d) { spec_.delay_ms = d.count(); return *this; }
     job_spec &lease(milliseconds d) { spec_.lease_ms = d.count(); return *this; }
+    job_spec &ttl(milliseconds d) { spec_.ttl_ms = d.count(); return *this; }
+    /** What PGW_KEY_POLICY_REPLACE and PGW_KEY_POLICY_DELAY replace: PGW_KEY_REPLACE_..., by `|`. */
+    job_spec &replaces(int what) { spec_.key_replace = what; return *this; }
     job_spec &unique(std::string_view key, pgw_key_policy policy = PGW_KEY_POLICY_SKIP,
                      pgw_key_scope scope = PGW_KEY_SCOPE_UNFINISHED, milliseconds period = {})
     {
@@ -460,6 +463,7 @@ public:
         opts_.notify = on ? PGW_SWITCH_ON : PGW_SWITCH_OFF;
         return *this;
     }
+    queue_options &expired(pgw_expired what) { opts_.expired = what; return *this; }
     const pgw_queue_opts *get() const noexcept { return &opts_; }
 
 private:

@@ -70,7 +70,7 @@ END $$;
 
 CREATE FUNCTION pgwork.queue_create(queue text, lease_ms bigint DEFAULT NULL, max_attempts integer DEFAULT NULL,
     backoff_ms bigint DEFAULT NULL, backoff_cap_ms bigint DEFAULT NULL, retention_ms bigint DEFAULT NULL,
-    max_bytes integer DEFAULT NULL, notify boolean DEFAULT NULL) RETURNS void
+    max_bytes integer DEFAULT NULL, notify boolean DEFAULT NULL, expired text DEFAULT NULL) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM pgwork._check_queue_name(queue);
@@ -80,12 +80,12 @@ BEGIN
         PERFORM pgwork._make_queue(queue);
     END LOOP;
     PERFORM pgwork.queue_set(queue, lease_ms, max_attempts, backoff_ms, backoff_cap_ms, retention_ms, max_bytes,
-                             notify);
+                             notify, expired);
 END $$;
 
 CREATE FUNCTION pgwork.queue_set(queue text, lease_ms bigint DEFAULT NULL, max_attempts integer DEFAULT NULL,
     backoff_ms bigint DEFAULT NULL, backoff_cap_ms bigint DEFAULT NULL, retention_ms bigint DEFAULT NULL,
-    max_bytes integer DEFAULT NULL, notify boolean DEFAULT NULL) RETURNS void
+    max_bytes integer DEFAULT NULL, notify boolean DEFAULT NULL, expired text DEFAULT NULL) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE q pgwork.queue := pgwork._queue(queue);
@@ -97,13 +97,14 @@ BEGIN
                     ('retention_ms', retention_ms, 0, 3153600000000, ' (0: keep nothing)'),
                     ('max_bytes', max_bytes, 1, 268435455, '')) a (name, value, low, high, note)
       WHERE a.value IS NOT NULL;
+    PERFORM pgwork._refuse_unless(coalesce(expired, 'dead') IN ('dead', 'drop'), 'expired', expired, 'dead or drop');
     UPDATE pgwork.queue t
        SET lease_ms = coalesce(lease_ms, t.lease_ms), max_attempts = coalesce(max_attempts, t.max_attempts),
            backoff_ms = coalesce(backoff_ms, t.backoff_ms), backoff_cap_ms = coalesce(backoff_cap_ms, t.backoff_cap_ms),
            retention_ms = coalesce(retention_ms, t.retention_ms), max_bytes = coalesce(max_bytes, t.max_bytes),
-           notify = coalesce(notify, t.notify)
+           notify = coalesce(notify, t.notify), expired = coalesce(expired, t.expired)
      WHERE t.id = q.id AND num_nonnulls(lease_ms, max_attempts, backoff_ms, backoff_cap_ms, retention_ms, max_bytes,
-                                        notify) > 0;
+                                        notify, expired) > 0;
     IF NOT FOUND THEN PERFORM pgwork._queue(queue); END IF; -- it may have been dropped
 END $$;
 
@@ -167,7 +168,7 @@ END $$;
 
 -- The tables whose rows belong to a queue.
 CREATE FUNCTION pgwork._places() RETURNS text[] LANGUAGE sql IMMUTABLE
-RETURN string_to_array('live_job,delayed_job,dead_job,done_job,cancel_request,unique_key,operation,mark,'
+RETURN string_to_array('live_job,delayed_job,dead_job,done_job,cancel_request,unique_key,operation,mark,expiring_job,'
                        'group_rule,admitted_job,gate_event,gate_mark,hold', ',');
 
 CREATE FUNCTION pgwork.queue_drop(queue text, force boolean DEFAULT false) RETURNS void

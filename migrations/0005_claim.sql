@@ -56,13 +56,13 @@ END $$;
 -- Cuts the first ready row of these ranges, if it holds more than `wanted` jobs: into a row of that size, and others of
 -- `size`. Returns how many jobs the first row holds then; NULL: there is none.
 CREATE FUNCTION pgwork._cut(its_name text, lanes smallint[], starts bigint[], stops bigint[], wanted integer,
-    size integer) RETURNS integer LANGUAGE plpgsql AS $$
+    size integer, now_is timestamptz) RETURNS integer LANGUAGE plpgsql AS $$
 DECLARE cut record;
 BEGIN
     SELECT j.* INTO cut FROM pgwork.queue t CROSS JOIN unnest(lanes, starts, stops) r (lane, start, stop)
      CROSS JOIN LATERAL (SELECT j.ctid AS at, j.* FROM pgwork.live_job j
                           WHERE j.queue = t.id AND j.lane = r.lane AND j.pos > r.start AND j.pos <= r.stop
-                            AND j.token IS NULL
+                            AND j.token IS NULL AND (j.expires_at > now_is) IS NOT FALSE
                           ORDER BY j.pos LIMIT 1 FOR UPDATE SKIP LOCKED) j
      WHERE t.name = its_name LIMIT 1;
     IF cut.n <= wanted OR cut.n IS NULL THEN RETURN cut.n; END IF;
@@ -156,7 +156,7 @@ SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off S
 SET plan_cache_mode = force_generic_plan SET jit = off AS $$
 #variable_conflict use_column
 DECLARE
-    now_ms CONSTANT bigint := date_part('epoch', clock_timestamp()) * 1000;
+    now_is CONSTANT timestamptz := clock_timestamp(); now_ms CONSTANT bigint := date_part('epoch', now_is) * 1000;
     stamp CONSTANT text := overlay(gen_random_uuid()::text PLACING '' FROM 9 FOR 20);
     passed bigint := pgwork.token_number(done_tokens[1]);
     accepted bigint[];
@@ -230,6 +230,7 @@ BEGIN
                          CROSS JOIN LATERAL (SELECT j.ctid AS at, j.n FROM pgwork.live_job j
                                               WHERE j.queue = t.id AND j.lane = r.lane AND j.token IS NULL
                                                 AND j.pos > r.start AND j.pos <= r.stop
+                                                AND (j.expires_at > now_is) IS NOT FALSE
                                                 AND (j.xmax = '0' OR j.xmax <> ALL (ARRAY( -- or SKIP LOCKED would try
                                                     SELECT x::xid FROM pg_snapshot_xip(pg_current_snapshot()) x)))
                                               ORDER BY j.pos LIMIT wanted / size FOR UPDATE SKIP LOCKED) j
@@ -250,7 +251,7 @@ BEGIN
                 wanted := wanted - got * size;
                 EXIT WHEN wanted = 0 OR alone;
                 size := pgwork._cut(its_name, lanes, starts, stops, CASE WHEN apart THEN 1 ELSE wanted END,
-                                    CASE WHEN apart THEN 1 ELSE n END);
+                                    CASE WHEN apart THEN 1 ELSE n END, now_is);
                 EXIT WHEN size IS NULL;
             END LOOP;
             EXIT WHEN wanted = 0 OR alone AND got > 0;

@@ -31,6 +31,7 @@ CREATE TABLE pgwork.schedule (
     lease_ms     integer,
     tags         text[],
     key          text,
+    ttl_ms       bigint,                             -- of the job
     -- the next tick
     paused       boolean NOT NULL DEFAULT false,
     base         timestamptz NOT NULL,
@@ -204,7 +205,7 @@ CREATE FUNCTION pgwork.cron_create(name text, expression text, zone text DEFAULT
     payload jsonb DEFAULT NULL, kind text DEFAULT '', body bytea DEFAULT NULL, priority integer DEFAULT 0,
     max_attempts integer DEFAULT NULL, lease_ms bigint DEFAULT NULL, tags text[] DEFAULT NULL, key text DEFAULT NULL,
     misfire text DEFAULT 'once', misfire_max integer DEFAULT 100, grace_ms bigint DEFAULT 60000, jitter_ms bigint DEFAULT 0,
-    timeout_ms bigint DEFAULT 300000) RETURNS timestamptz
+    timeout_ms bigint DEFAULT 300000, ttl_ms bigint DEFAULT NULL) RETURNS timestamptz
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
@@ -227,6 +228,7 @@ BEGIN
                                   '1000 .. 86400000 with misfire skip: every tick is found a little late');
     PERFORM pgwork._refuse_unless(jitter_ms BETWEEN 0 AND 3600000, 'jitter_ms', jitter_ms::text, '0 .. 3600000 (an hour)');
     PERFORM pgwork._refuse_unless(timeout_ms BETWEEN 100 AND 604800000, 'timeout_ms', timeout_ms::text, '100 .. 604800000 (a week)');
+    PERFORM pgwork._check_ttl(ttl_ms);
     LOOP
         INSERT INTO pgwork.schedule AS t (name, expression, zone, anchor, base)
         VALUES (name, expression, zone_is, date_trunc('second', clock_timestamp()), clock_timestamp())
@@ -253,7 +255,7 @@ BEGIN
            planned_at = s.planned_at, misfire = cron_create.misfire, misfire_max = cron_create.misfire_max, grace_ms = cron_create.grace_ms,
            jitter_ms = cron_create.jitter_ms, timeout_ms = cron_create.timeout_ms, queue = cron_create.queue, kind = coalesce(cron_create.kind, ''),
            payload = cron_create.payload, body = cron_create.body, priority = coalesce(cron_create.priority, 0),
-           max_attempts = cron_create.max_attempts, lease_ms = cron_create.lease_ms, tags = cron_create.tags, key = cron_create.key,
+           max_attempts = cron_create.max_attempts, lease_ms = cron_create.lease_ms, tags = cron_create.tags, key = cron_create.key, ttl_ms = cron_create.ttl_ms,
            error = CASE WHEN cron_create.queue IS NULL THEN s.error END, error_at = CASE WHEN cron_create.queue IS NULL THEN s.error_at END
      WHERE t.id = s.id;
     RETURN CASE WHEN NOT s.paused THEN s.next_slot END;
@@ -326,7 +328,8 @@ BEGIN
     SELECT e.id INTO id
       FROM pgwork.enqueue(s.queue, s.payload, s.kind, s.body, s.priority, NULL, NULL, s.max_attempts, s.lease_ms,
                           coalesce(s.tags, '{}') || ('schedule=' || s.name)
-                          || ('slot=' || to_char(slot AT TIME ZONE interval '0', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')), s.key) e;
+                          || ('slot=' || to_char(slot AT TIME ZONE interval '0', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')), s.key,
+                          ttl_ms => s.ttl_ms) e;
     UPDATE pgwork.tick t SET job = id WHERE t.schedule = s.id AND t.slot = _cron_enqueue.slot;
     RETURN id;
 END $$;
@@ -618,7 +621,7 @@ END $$;
 COMMENT ON VIEW pgwork.schedules IS 'Schedules: what they make, when next, and what went wrong.';
 COMMENT ON VIEW pgwork.ticks IS 'Ticks that were decided, the newest of each schedule.';
 COMMENT ON FUNCTION pgwork.maintain(integer) IS 'cron_tick(), promote(), reap(), prune(), the ends of holds and the low-water marks as far as each is due. Call it again after next_ms, each time in its own transaction. stuck: jobs that could not be moved, each reported once.';
-COMMENT ON FUNCTION pgwork.cron_create(text, text, text, text, jsonb, text, bytea, integer, integer, bigint, text[], text, text, integer, bigint, bigint, bigint) IS
+COMMENT ON FUNCTION pgwork.cron_create(text, text, text, text, jsonb, text, bytea, integer, integer, bigint, text[], text, text, integer, bigint, bigint, bigint, bigint) IS
     'Makes a schedule; when it is there, makes it what is said. Without a queue its ticks are for cron_claim(). Returns its next time (NULL: paused); that stays when expression and zone do.';
 COMMENT ON FUNCTION pgwork.cron_pause(text) IS 'Stops ticks until cron_resume(); a held tick goes on.';
 COMMENT ON FUNCTION pgwork.cron_resume(text) IS 'Ends a pause. Ticks that were due during the pause are lost.';

@@ -127,7 +127,7 @@ BEGIN
         INSERT INTO pgwork.delayed_job (run_at, id, created_at, queue, priority, max_attempts, lease_ms, kind, error,
                                         tags, payload, body, grp, expires_at, meta, gate, place)
         SELECT 'infinity', l.id, l.created_at, l.queue, l.priority, l.max_attempts, l.lease_ms, l.kind, l.error, l.tags,
-               l.payload, l.body, l.own, l.expires_at, l.meta, l.gate, pgwork._place(l.priority, l.id) FROM l
+               l.payload, l.body, l.own, CASE WHEN l.expires_at > pgwork._now() THEN l.expires_at END, l.meta, l.gate, pgwork._place(l.priority, l.id) FROM l
         RETURNING id, gate, place
     ), u AS (
         UPDATE pgwork.delayed_job d SET run_at = 'infinity', gate = pgwork._next_gate(q, d.id, d.grp),

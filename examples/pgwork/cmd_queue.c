@@ -48,6 +48,7 @@ static int queue_each(const pgw_queue_info *q, void *arg)
         out_int(&o, "retention_ms", q->opts->retention_ms);
         out_int(&o, "max_bytes", q->opts->max_bytes);
         out_bool(&o, "notify", q->opts->notify == PGW_SWITCH_ON);
+        out_text(&o, "expired", q->opts->expired == PGW_EXPIRED_DROP ? "drop" : "dead");
         out_end(&o);
         return 0;
     }
@@ -104,11 +105,20 @@ static int queue_switch(cli *c, const char *name, const char *text, pgw_switch *
                     text);
 }
 
+static int queue_expired(cli *c, const char *text, pgw_expired *value)
+{
+    if (!text) return CLI_DONE;
+    *value = strcmp(text, "drop") == 0 ? PGW_EXPIRED_DROP : PGW_EXPIRED_DEAD;
+    if (*value == PGW_EXPIRED_DROP || strcmp(text, "dead") == 0) return CLI_DONE;
+    return cli_fail(CLI_USAGE, NULL, "%s: --expired is \"%s\": allowed is dead or drop", c->command,
+                    text);
+}
+
 static int queue_configure(cli *c, int argc, char **argv, const usage *use,
                            pgw_status (*apply)(pgw *, const char *, const pgw_queue_opts *))
 {
     pgw_queue_opts q = PGW_QUEUE_OPTS_INIT;
-    const char *notify = NULL;
+    const char *notify = NULL, *expired = NULL;
     const opt opts[] = {{0, "lease", "TIME", "lease of jobs that have none (30s)",
                          .ms = &q.lease_ms, .min = 100, .max = CLI_DAY},
                         {0, "max-attempts", "N", "failed attempts until a dead letter (10)",
@@ -122,11 +132,15 @@ static int queue_configure(cli *c, int argc, char **argv, const usage *use,
                         {0, "max-bytes", "N", "limit of payload, body and meta together (16777216)",
                          .number = &q.max_bytes, .min = 1, .max = 268435455},
                         {0, "notify", "on|off", "wake up waiting workers (on)", .text = &notify},
+                        {0, "expired", "dead|drop",
+                         "a job not started in time: dead letter, or dropped (dead)",
+                         .text = &expired},
                         {.name = NULL}};
     args a;
     int code = opts_parse(c, &a, use, opts, argc, argv);
     if (code != OPTS_GO) return code;
     if ((code = queue_switch(c, "notify", notify, &q.notify)) != CLI_DONE) return code;
+    if ((code = queue_expired(c, expired, &q.expired)) != CLI_DONE) return code;
     if ((code = cli_open(c, false)) != CLI_DONE) return code;
     return apply(c->h, a.at[0], &q) < 0 ? cli_fail_at(c->h) : CLI_DONE;
 }

@@ -41,6 +41,8 @@ int cron_define(cli *c, cron_def *d, int argc, char **argv)
          .min = 100, .max = CLI_DAY},
         {'t', "tag", "TAG", "tag of the job; may be given several times", .words = &d->tags},
         {0, "key", "KEY", "unique key of the job", .text = &d->job.key},
+        {0, "ttl", "TIME", "a job that is not started within TIME expires (never)",
+         .ms = &d->job.ttl_ms, .min = 1, .max = 10 * CLI_YEAR},
         {0, "misfire", "POLICY", "policy for missed ticks: once, skip or all (once)",
          .text = &misfire},
         {0, "misfire-max", "N", "with --misfire all: only the latest N (100)",

@@ -51,7 +51,7 @@ typedef struct pgw_cron_opts {
                           * MET, MST or WET, abbreviations to the server, without summer time: Europe/Berlin for example */
     const char *queue;   /* a tick is a job in this queue; NULL: a node holds it */
     const pgw_job_spec *job;  /* the job, or kind, payload and body for the node; NULL: none. Not for it: run_at_us,
-                          * delay_ms, group, expires_us, meta, op. The key's scope is PGW_KEY_SCOPE_UNFINISHED, its policy PGW_KEY_POLICY_SKIP: with a key,
+                          * delay_ms, group, expires_us (it has ttl_ms), meta, op. The key's scope is PGW_KEY_SCOPE_UNFINISHED, its policy PGW_KEY_POLICY_SKIP: with a key,
                           * no tick adds a job while that of another is unfinished. Up to 30 tags */
     pgw_misfire misfire;
     int misfire_max;     /* 1 .. 1000 */

@@ -100,14 +100,24 @@ typedef enum pgw_key_scope {
     PGW_KEY_SCOPE_READY,
     PGW_KEY_SCOPE_PERIOD
 } pgw_key_scope;
-/** What an enqueue does when its unique key is taken: nothing (PGW_OUTCOME_EXISTS); put its payload
- * and body into the waiting job (PGW_OUTCOME_REPLACED; PGW_OUTCOME_EXISTS when that runs); fail
- * (PGW_EEXISTS). */
+/** What an enqueue does when its unique key is taken. */
 typedef enum pgw_key_policy {
-    PGW_KEY_POLICY_SKIP,
-    PGW_KEY_POLICY_REPLACE,
-    PGW_KEY_POLICY_ERROR
+    PGW_KEY_POLICY_SKIP,    /* nothing: PGW_OUTCOME_EXISTS */
+    PGW_KEY_POLICY_REPLACE, /* put what key_replace names into the waiting job:
+                             * PGW_OUTCOME_REPLACED; if that job runs: PGW_OUTCOME_EXISTS */
+    PGW_KEY_POLICY_ERROR,   /* fail: PGW_EEXISTS */
+    PGW_KEY_POLICY_DELAY /* debounce: replace payload and time of the waiting job. It runs when no
+                          * enqueue has come for delay_ms, and at most key_period_ms after its
+                          * first one. A claim frees the key (PGW_KEY_SCOPE_READY). */
 } pgw_key_policy;
+/** What PGW_KEY_POLICY_REPLACE and PGW_KEY_POLICY_DELAY replace: any of these, combined by `|`. A
+ * quarantined job keeps its priority and its time. */
+typedef enum pgw_key_replace {
+    PGW_KEY_REPLACE_PAYLOAD = 1, /* payload and body */
+    PGW_KEY_REPLACE_KIND = 2,
+    PGW_KEY_REPLACE_PRIORITY = 4, /* the job goes behind others of its new priority */
+    PGW_KEY_REPLACE_TIME = 8      /* when it runs, and when it expires */
+} pgw_key_replace;
 
 /** A job to be. */
 /* clang-format off */
@@ -127,15 +137,18 @@ typedef struct pgw_job_spec {
     const char *key;          /* unique key, 1 to 255 bytes; NULL: none */
     pgw_key_scope key_scope;
     pgw_key_policy key_policy;
-    int64_t key_period_ms;    /* for PGW_KEY_SCOPE_PERIOD: 1 ms to a year */
+    int64_t key_period_ms;    /* for PGW_KEY_SCOPE_PERIOD and PGW_KEY_POLICY_DELAY: 1 ms to a year */
     const char *group;        /* has a limit (pgwork/group.h), 1 to 255 bytes; NULL: none */
-    int64_t expires_us;       /* kept with the job, server's clock; PGW_NONE: none */
+    int64_t expires_us;       /* not started after it, server's clock; PGW_NONE: never. See pgw_queue_opts.expired */
     const char *meta;         /* such as a trace context, a JSON object that a claim returns; NULL: none */
     const char *op;           /* operation id, a UUID as text, which makes the enqueue repeatable; NULL: none. It is
                                * remembered for a day (setting `op_retention_ms`) */
+    int64_t ttl_ms;           /* or: expires this long after it becomes ready, 1 ms to ten years, not together with
+                               * expires_us; PGW_UNLIMITED: never */
+    int key_replace;          /* pgw_key_replace, combined; 0: PGW_KEY_REPLACE_PAYLOAD */
 } pgw_job_spec;
 #define PGW_JOB_SPEC_INIT \
-    {sizeof(pgw_job_spec), NULL, NULL, NULL, 0, 0, PGW_NONE, 0, PGW_DEFAULT, PGW_DEFAULT, NULL, 0, NULL, PGW_KEY_SCOPE_UNFINISHED, PGW_KEY_POLICY_SKIP, 0, NULL, PGW_NONE, NULL, NULL}
+    {sizeof(pgw_job_spec), NULL, NULL, NULL, 0, 0, PGW_NONE, 0, PGW_DEFAULT, PGW_DEFAULT, NULL, 0, NULL, PGW_KEY_SCOPE_UNFINISHED, PGW_KEY_POLICY_SKIP, 0, NULL, PGW_NONE, NULL, NULL, PGW_UNLIMITED, 0}
 /* clang-format on */
 
 /**
@@ -178,8 +191,8 @@ typedef struct pgw_enqueued {
  *
  * @param h        the handle
  * @param queue    their queue
- * @param jobs     the jobs. The unique key's scope, policy and period are those of the first one.
- *                 So is the operation id, which is of the whole call: the others have none.
+ * @param jobs     the jobs. The unique key's scope, policy and period, and key_replace, are those
+ * of the first one. So is the operation id, which is of the whole call: the others have none.
  * @param n        1..10000
  * @param results  array of n, takes each job's id and outcome; may be NULL
  * @returns as pgw_enqueue()

@@ -17,6 +17,13 @@ extern "C" {
  * A queue is made by its first enqueue, unless the setting `implicit_queues` is off. Names: UTF-8,
  * 1..200 bytes, no control characters. Each verb on one queue returns PGW_ENOTFOUND when there is
  * no such queue, except pgw_queue_create() and pgw_queues_each(). */
+/** What becomes of a job that was not started by its expires_us, or within its ttl_ms. It is never
+ * started. A reaper takes it away, also from a paused queue; its unique key is free then. */
+typedef enum pgw_expired {
+    PGW_EXPIRED_DEFAULT = PGW_DEFAULT,
+    PGW_EXPIRED_DEAD = 0, /* a dead letter with the error "expired"; no attempt is charged */
+    PGW_EXPIRED_DROP = 1  /* nothing is left of it */
+} pgw_expired;
 /* clang-format off */
 typedef struct pgw_queue_opts {
     size_t struct_size;
@@ -27,8 +34,9 @@ typedef struct pgw_queue_opts {
     int max_attempts;       /* 1 .. 1000; 10 */
     int max_bytes;          /* payload, body and meta together, 1 .. 268,435,455; 16,777,216 */
     pgw_switch notify;      /* wake sleeping workers; on */
+    pgw_expired expired;    /* what becomes of a job that was not started in time; PGW_EXPIRED_DEAD */
 } pgw_queue_opts;           /* PGW_DEFAULT in a field: leave as it is */
-#define PGW_QUEUE_OPTS_INIT {sizeof(pgw_queue_opts), PGW_DEFAULT, PGW_DEFAULT, PGW_DEFAULT, PGW_DEFAULT, PGW_DEFAULT, PGW_DEFAULT, PGW_SWITCH_DEFAULT}
+#define PGW_QUEUE_OPTS_INIT {sizeof(pgw_queue_opts), PGW_DEFAULT, PGW_DEFAULT, PGW_DEFAULT, PGW_DEFAULT, PGW_DEFAULT, PGW_DEFAULT, PGW_SWITCH_DEFAULT, PGW_EXPIRED_DEFAULT}
 /* clang-format on */
 /**
  * Creates a queue. If it exists, sets what @p opts gives.

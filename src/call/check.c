@@ -259,6 +259,17 @@ static pgw_status check_time(pgw *h, check_path *path, const pgw_job_spec *job)
     return pgw__check_one_time(h, path->text, job->delay_ms, job->run_at_us);
 }
 
+static pgw_status check_expiry(pgw *h, check_path *path, const pgw_job_spec *job)
+{
+    pgw_status st;
+
+    st = pgw__check_int(h, check_field(path, "expires_us"), job->expires_us, 0, INT64_MAX);
+    if (st != PGW_OK || job->ttl_ms == PGW_UNLIMITED) return st;
+    st = pgw__check_int(h, check_field(path, "ttl_ms"), job->ttl_ms, 1, PGW__DELAY_MAX_MS);
+    if (st != PGW_OK || job->expires_us == PGW_NONE) return st;
+    return check_fault(h, path->text, "is set together with expires_us", "one of the two");
+}
+
 static pgw_status check_data(pgw *h, check_path *path, const pgw_job_spec *job, size_t max_bytes)
 {
     pgw_status st;
@@ -292,9 +303,15 @@ static pgw_status check_tags(pgw *h, check_path *path, const pgw_job_spec *job)
     return PGW_OK;
 }
 
+#define CHECK_REPLACE_ALL                                                        \
+    (PGW_KEY_REPLACE_PAYLOAD | PGW_KEY_REPLACE_KIND | PGW_KEY_REPLACE_PRIORITY | \
+     PGW_KEY_REPLACE_TIME)
+
 static pgw_status check_key(pgw *h, check_path *path, const pgw_job_spec *job)
 {
-    bool period = job->key_scope == PGW_KEY_SCOPE_PERIOD;
+    const bool delay = job->key_policy == PGW_KEY_POLICY_DELAY;
+    const bool period = job->key_scope == PGW_KEY_SCOPE_PERIOD || delay;
+    const bool replace = job->key_policy == PGW_KEY_POLICY_REPLACE || delay;
     pgw_status st;
 
     /* with or without a key: the caller maps these two to their words */
@@ -302,13 +319,22 @@ static pgw_status check_key(pgw *h, check_path *path, const pgw_job_spec *job)
                         PGW_KEY_SCOPE_PERIOD);
     if (st != PGW_OK) return st;
     st = pgw__check_int(h, check_field(path, "key_policy"), (int64_t)job->key_policy, 0,
-                        PGW_KEY_POLICY_ERROR);
+                        PGW_KEY_POLICY_DELAY);
     if (st != PGW_OK) return st;
-    if (job->key == NULL) return PGW_OK;
+    st = pgw__check_int(h, check_field(path, "key_replace"), job->key_replace, 0,
+                        replace ? CHECK_REPLACE_ALL : 0);
+    if (st != PGW_OK || job->key == NULL) return st;
     st = pgw__check_name(h, check_field(path, "key"), job->key, PGW__KEY_MAX);
     if (st != PGW_OK) return st;
-    return pgw__check_int(h, check_field(path, "key_period_ms"), job->key_period_ms, period,
-                          period ? PGW__PERIOD_MAX_MS : 0);
+    st = pgw__check_int(h, check_field(path, "key_period_ms"), job->key_period_ms, period,
+                        period ? PGW__PERIOD_MAX_MS : 0);
+    if (st != PGW_OK || !delay) return st;
+    if (job->key_scope == PGW_KEY_SCOPE_PERIOD)
+        return pgw__pq_refuse(h, check_field(path, "key_scope"), "PGW_KEY_SCOPE_PERIOD",
+                              "PGW_KEY_SCOPE_READY with PGW_KEY_POLICY_DELAY");
+    return job->run_at_us != 0 ? PGW_OK
+                               : pgw__check_int(h, check_field(path, "delay_ms"), job->delay_ms, 1,
+                                                job->key_period_ms);
 }
 
 static pgw_status check_job(pgw *h, check_path *path, pgw_job_spec *mine, const void *given,
@@ -344,9 +370,8 @@ static pgw_status check_job(pgw *h, check_path *path, pgw_job_spec *mine, const 
         st = pgw__check_name(h, check_field(path, "group"), mine->group, PGW__GROUP_MAX);
         if (st != PGW_OK) return st;
     }
-    st = pgw__check_int(h, check_field(path, "expires_us"), mine->expires_us, 0, INT64_MAX);
-    if (st != PGW_OK) return st;
-    return check_key(h, path, mine);
+    st = check_expiry(h, path, mine);
+    return st == PGW_OK ? check_key(h, path, mine) : st;
 }
 
 pgw_status pgw__check_new(pgw *h, pgw_job_spec *mine, const void *given, int64_t index,

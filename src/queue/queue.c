@@ -8,6 +8,8 @@
 
 #define QUEUE_YEAR_MS INT64_C(31536000000)
 
+static const char *const queue_expired[] = {"dead", "drop"}; /* by pgw_expired */
+
 /* ---- settings; PGW_DEFAULT leaves one unchanged ---- */
 
 static pgw_status queue_settings(pgw *h, pgw__sql sql, const char *queue,
@@ -31,6 +33,8 @@ static pgw_status queue_settings(pgw *h, pgw__sql sql, const char *queue,
         st = pgw__check_int(h, "opts->max_bytes", o.max_bytes, 1, PGW__BYTES_MAX);
     if (st == PGW_OK && o.notify != PGW_SWITCH_DEFAULT)
         st = pgw__check_int(h, "opts->notify", o.notify, PGW_SWITCH_OFF, PGW_SWITCH_ON);
+    if (st == PGW_OK && o.expired != PGW_EXPIRED_DEFAULT)
+        st = pgw__check_int(h, "opts->expired", o.expired, PGW_EXPIRED_DEAD, PGW_EXPIRED_DROP);
     if (st != PGW_OK) return st;
     {
         const pgw__param params[] = {
@@ -44,6 +48,7 @@ static pgw_status queue_settings(pgw *h, pgw__sql sql, const char *queue,
             {.type = PGW__BOOL,
              .null = o.notify == PGW_SWITCH_DEFAULT,
              .v.b = o.notify == PGW_SWITCH_ON},
+            P_TEXT(o.expired != PGW_EXPIRED_DEFAULT ? queue_expired[o.expired] : NULL),
             P_END,
         };
 
@@ -218,6 +223,12 @@ typedef struct queue_each {
     void *arg;
 } queue_each;
 
+static pgw_expired queue_expired_from(const char *word)
+{
+    return word != NULL && strcmp(word, queue_expired[PGW_EXPIRED_DROP]) == 0 ? PGW_EXPIRED_DROP
+                                                                              : PGW_EXPIRED_DEAD;
+}
+
 /* Columns: name, paused, draining, the settings and the depth in the order of their structs, the
  * hold. */
 static pgw_status queue_read_each(pgw *h, const pgw__rows *rows, void *ctx)
@@ -242,9 +253,10 @@ static pgw_status queue_read_each(pgw *h, const pgw__rows *rows, void *ctx)
         opts.max_attempts = (int)pgw__rows_int(rows, row, 7);
         opts.max_bytes = (int)pgw__rows_int(rows, row, 8);
         opts.notify = pgw__rows_int(rows, row, 9) != 0 ? PGW_SWITCH_ON : PGW_SWITCH_OFF;
-        queue_depth_from(&depth, rows, row, 10);
-        info.held_until_us = pgw__rows_null(rows, row, 17) ? 0 : pgw__rows_time_us(rows, row, 17);
-        info.hold_reason = pgw__rows_text(rows, row, 18, NULL);
+        opts.expired = queue_expired_from(pgw__rows_text(rows, row, 10, NULL));
+        queue_depth_from(&depth, rows, row, 11);
+        info.held_until_us = pgw__rows_null(rows, row, 18) ? 0 : pgw__rows_time_us(rows, row, 18);
+        info.hold_reason = pgw__rows_text(rows, row, 19, NULL);
         stop = each->fn(&info, each->arg);
     }
     return count > 0 ? PGW_OK : PGW_OUTCOME_EMPTY;

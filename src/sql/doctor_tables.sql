@@ -26,6 +26,7 @@ SELECT 2, 'indexes', format('index %s is missing: statements may read all of its
        format('As the owner of the schema: CREATE INDEX CONCURRENTLY %s ON pgwork.%s;', i.name, i.definition)
   FROM (VALUES ('live_job_place', 'live_job (queue, lane, pos)'), ('live_job_id', 'live_job (queue, id, last_id) WHERE id IS NOT NULL'),
                ('delayed_job_due', 'delayed_job (queue, run_at, id)'),
+               ('expiring_job_at', 'expiring_job (at)'),
                ('dead_job_died', 'dead_job (queue, died_at)'), ('done_job_finished', 'done_job (queue, finished_at)'),
                ('unique_key_free', 'unique_key (free_after) WHERE free_after IS NOT NULL'), ('operation_at', 'operation (at)'),
                ('table_operation_at', 'table_operation (at)'), ('schedule_next', 'schedule (next_at) WHERE NOT paused AND queue IS NOT NULL'),

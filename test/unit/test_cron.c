@@ -43,7 +43,8 @@ static void see_defaults(const pgw__call *call)
     TEST_ASSERT_EQUAL_INT64(60000, p[14].v.i);
     TEST_ASSERT_EQUAL_INT64(0, p[15].v.i);
     TEST_ASSERT_EQUAL_INT64(300000, p[16].v.i);
-    TEST_ASSERT_EQUAL(PGW__END, p[17].type);
+    TEST_ASSERT_TRUE(p[17].null);
+    TEST_ASSERT_EQUAL(PGW__END, p[18].type);
 }
 
 void test_defaults(void)

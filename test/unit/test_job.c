@@ -93,6 +93,8 @@ static void see_enqueue(const pgw__call *call)
     TEST_ASSERT_EQUAL_INT64(99, p[16].v.i);
     TEST_ASSERT_EQUAL(PGW__JSONB, p[17].type);
     TEST_ASSERT_EQUAL_STRING(" {}", p[17].v.p);
+    TEST_ASSERT_TRUE(p[18].null);
+    TEST_ASSERT_TRUE(p[19].null);
 }
 
 void test_enqueue_sends_what_is_given_and_null_for_the_rest(void)
@@ -116,6 +118,33 @@ void test_enqueue_sends_what_is_given_and_null_for_the_rest(void)
     TEST_ASSERT_EQUAL_INT64(42, id);
     TEST_ASSERT_EQUAL(PGW__SQL_JOB_ENQUEUE, fake.sql);
     TEST_ASSERT_EQUAL(PGW__WRITES, fake.flags);
+}
+
+static void see_debounce(const pgw__call *call)
+{
+    const pgw__param *p = call->params;
+    const char *const *replaced = p[19].v.p;
+
+    TEST_ASSERT_EQUAL_STRING("delay", p[12].v.p);
+    TEST_ASSERT_EQUAL_INT64(60000, p[13].v.i);
+    TEST_ASSERT_TRUE(p[16].null);
+    TEST_ASSERT_EQUAL_INT64(77, p[18].v.i);
+    TEST_ASSERT_EQUAL(2, p[19].n);
+    TEST_ASSERT_EQUAL_STRING("kind", replaced[0]);
+    TEST_ASSERT_EQUAL_STRING("time", replaced[1]);
+}
+
+void test_enqueue_sends_a_time_to_live_and_the_words_of_what_is_replaced(void)
+{
+    static const fake_cell answer[] = {F_INT(42), F_TEXT("replaced")};
+    pgw_job_spec job = PGW_JOB_SPEC_INIT;
+
+    job.key = "k", job.key_policy = PGW_KEY_POLICY_DELAY;
+    job.delay_ms = 250, job.key_period_ms = 60000, job.ttl_ms = 77;
+    job.key_replace = PGW_KEY_REPLACE_KIND | PGW_KEY_REPLACE_TIME;
+    fake.on_call = see_debounce;
+    FAKE_ROWS(answer, 2);
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_REPLACED, pgw_enqueue(FAKE_H, "q", &job, NULL));
 }
 
 static void enqueue_is(pgw_status expected, const char *word)
@@ -161,7 +190,7 @@ static void see_many(const pgw__call *call)
     const pgw__param *p = call->params;
     const char *const *payloads = p[1].v.p, *const *kinds = p[2].v.p, *const *tags = p[9].v.p;
     const char *const *metas = p[17].v.p;
-    const int64_t *run_ats = p[5].v.p, *delays = p[6].v.p, *expires = p[16].v.p;
+    const int64_t *run_ats = p[5].v.p, *delays = p[6].v.p, *expires = p[16].v.p, *ttls = p[18].v.p;
     const int32_t *priorities = p[4].v.p;
 
     TEST_ASSERT_EQUAL(3, p[1].n);
@@ -190,6 +219,9 @@ static void see_many(const pgw__call *call)
     TEST_ASSERT_EQUAL(PGW__JSONB_ARRAY, p[17].type);
     TEST_ASSERT_NULL(metas[1]);
     TEST_ASSERT_EQUAL_STRING("{\"a\":1}", metas[2]);
+    TEST_ASSERT_EQUAL_INT64(0, ttls[1]);
+    TEST_ASSERT_EQUAL_INT64(6, ttls[2]);
+    TEST_ASSERT_TRUE_MESSAGE(p[19].null, "key_replace");
 }
 
 void test_many_jobs_go_as_columns(void)
@@ -204,7 +236,7 @@ void test_many_jobs_go_as_columns(void)
     jobs[1].payload = "[1]", jobs[1].run_at_us = 5, jobs[1].tags = tags1, jobs[1].tags_count = 2;
     jobs[1].expires_us = 9;
     jobs[2].kind = "b", jobs[2].delay_ms = 8, jobs[2].tags = tags2, jobs[2].tags_count = 1;
-    jobs[2].meta = "{\"a\":1}";
+    jobs[2].meta = "{\"a\":1}", jobs[2].ttl_ms = 6;
     fake.on_call = see_many;
     FAKE_ROWS(answer, 2);
     TEST_ASSERT_EQUAL(PGW_OUTCOME_EXISTS, pgw_enqueue_many(FAKE_H, "q", jobs, 3, results));

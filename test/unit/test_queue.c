@@ -28,14 +28,14 @@ void tearDown(void) {}
 
 static void see_nothing_set(const pgw__call *call)
 {
-    for (int i = 1; i < 8; i++) TEST_ASSERT_TRUE(call->params[i].null);
+    for (int i = 1; i < 9; i++) TEST_ASSERT_TRUE(call->params[i].null);
 }
 
 static void see_all_set(const pgw__call *call)
 {
     const pgw__param *p = call->params;
 
-    for (int i = 1; i < 8; i++) TEST_ASSERT_FALSE(p[i].null);
+    for (int i = 1; i < 9; i++) TEST_ASSERT_FALSE(p[i].null);
     TEST_ASSERT_EQUAL_INT64(100, p[1].v.i);
     TEST_ASSERT_EQUAL_INT64(3, p[2].v.i);
     TEST_ASSERT_EQUAL_INT64(0, p[3].v.i);
@@ -44,6 +44,7 @@ static void see_all_set(const pgw__call *call)
     TEST_ASSERT_EQUAL_INT64(7, p[6].v.i);
     TEST_ASSERT_EQUAL(PGW__BOOL, p[7].type);
     TEST_ASSERT_FALSE(p[7].v.b);
+    TEST_ASSERT_EQUAL_STRING("drop", p[8].v.p);
 }
 
 void test_what_is_not_given_is_left_as_it_is(void)
@@ -56,7 +57,7 @@ void test_what_is_not_given_is_left_as_it_is(void)
 
 void test_zero_is_given(void)
 {
-    pgw_queue_opts o = {sizeof(o), 100, 0, 5, 6, 3, 7, 0};
+    pgw_queue_opts o = {sizeof(o), 100, 0, 5, 6, 3, 7, 0, PGW_EXPIRED_DROP};
 
     fake.on_call = see_all_set;
     TEST_ASSERT_EQUAL(PGW_OK, pgw_queue_set(FAKE_H, "q", &o));
@@ -79,6 +80,7 @@ void test_settings_out_of_their_limits(void)
     BAD("`opts->max_attempts` is 0: allowed is 1 .. 1000", o.max_attempts = 0);
     BAD("`opts->max_bytes` is 0", o.max_bytes = 0);
     BAD("`opts->notify` is 2", o.notify = (pgw_switch)2);
+    BAD("`opts->expired` is 2: allowed is 0 .. 1", o.expired = (pgw_expired)2);
 #undef BAD
     TEST_ASSERT_EQUAL_INT(0, fake.calls);
 }
@@ -225,6 +227,7 @@ static int each(const pgw_queue_info *q, void *arg)
     TEST_ASSERT_EQUAL_INT(7, q->opts->max_attempts);
     TEST_ASSERT_EQUAL_INT(8, q->opts->max_bytes);
     TEST_ASSERT_EQUAL(PGW_SWITCH_ON, q->opts->notify);
+    TEST_ASSERT_EQUAL(PGW_EXPIRED_DROP, q->opts->expired);
     TEST_ASSERT_EQUAL_INT64(10, q->depth->ready);
     TEST_ASSERT_EQUAL_INT64(16, q->depth->oldest_ms);
     TEST_ASSERT_EQUAL_INT64(17, q->held_until_us);
@@ -234,15 +237,15 @@ static int each(const pgw_queue_info *q, void *arg)
 
 #define QUEUE_ROW                                                                                \
     F_TEXT("q"), F_INT(1), F_INT(0), F_INT(3), F_INT(4), F_INT(5), F_INT(6), F_INT(7), F_INT(8), \
-        F_INT(1), F_INT(10), F_INT(11), F_INT(12), F_INT(13), F_INT(14), F_INT(15), F_INT(16),   \
-        F_INT(17), F_TEXT("429")
+        F_INT(1), F_TEXT("drop"), F_INT(10), F_INT(11), F_INT(12), F_INT(13), F_INT(14),         \
+        F_INT(15), F_INT(16), F_INT(17), F_TEXT("429")
 
 void test_queues_are_shown_until_the_caller_has_enough(void)
 {
     static const fake_cell answer[] = {QUEUE_ROW, QUEUE_ROW, QUEUE_ROW};
     int enough = 2;
 
-    FAKE_ROWS(answer, 19);
+    FAKE_ROWS(answer, 20);
     TEST_ASSERT_EQUAL(PGW_OK, pgw_queues_each(FAKE_H, COUNTED(NULL, 100), each, &enough));
     TEST_ASSERT_EQUAL_INT(0, enough);
     fake.rows = 0;

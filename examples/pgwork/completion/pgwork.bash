@@ -42,9 +42,10 @@ _pgwork() {
     --state | -s) # of lock it is a switch
         [[ $command = lock ]] || { COMPREPLY=($(compgen -W "ready leased delayed dead done cancelled all" -- "$cur")); return; } ;;
     --notify) COMPREPLY=($(compgen -W "on off" -- "$cur")); return ;;
+    --expired) COMPREPLY=($(compgen -W "dead drop" -- "$cur")); return ;;
     --key-scope) COMPREPLY=($(compgen -W "unfinished ready period" -- "$cur")); return ;;
     --misfire) COMPREPLY=($(compgen -W "once skip all" -- "$cur")); return ;;
-    --key-policy) COMPREPLY=($(compgen -W "skip replace error" -- "$cur")); return ;;
+    --key-policy) COMPREPLY=($(compgen -W "skip replace delay error" -- "$cur")); return ;;
     -X | --set)
         COMPREPLY=($(compgen -S = -W "$(pgwork -X list 2>/dev/null | sed -n 's/^\([a-z][a-z_.]*\) .*/\1/p')" -- "$cur"))
         compopt -o nospace
@@ -67,15 +68,15 @@ _pgwork() {
         case $verb in
         list) own="--at-most" queue= ;;
         depth) own="--at-most" ;;
-        create | set) own="--lease --max-attempts --backoff --backoff-cap --retention --max-bytes --notify" ;;
+        create | set) own="--lease --max-attempts --backoff --backoff-cap --retention --max-bytes --notify --expired" ;;
         purge) own="--state" ;;
         hold) own="--for --until --reason" ;;
         drop) own="--force" ;;
         esac
         ;;
     enqueue) own="-f --file -0 --null -J --json-lines -F --full --member --empty -b --body -k --kind -p --priority
-        --delay --run-at --max-attempts --lease -t --tag --key --key-scope --key-policy --key-period --group --expires-at
-        --meta --op" ;;
+        --delay --run-at --max-attempts --lease -t --tag --key --key-scope --key-policy --key-replace --key-period --group
+        --expires --ttl --meta --op" ;;
     work) own="-j --jobs -n --max --once --until-empty --lease --timeout --grace --pass --later --hold -k --keep-output -b --body
         --literal --holder --" ;;
     claim) own="-n --max --lease --wait --holder" ;;
@@ -99,7 +100,7 @@ _pgwork() {
         verbs="list add apply rm pause resume rename run next tick claim finish extend release" queue=
         case $verb in
         add) own="-z --tz -Q --queue -k --kind --payload -p --priority --max-attempts --lease -t --tag --key
-            --misfire --misfire-max --grace --jitter --timeout" ;;
+            --misfire --misfire-max --grace --jitter --timeout --ttl" ;;
         next) own="-z --tz -n --count --after" ;;
         claim) own="--node" ;;
         release) own="--force" ;;
