@@ -456,6 +456,7 @@ public:
         return *this;
     }
     queue_options &retention(milliseconds d) { opts_.retention_ms = d.count(); return *this; }
+    queue_options &dead_retention(milliseconds d) { opts_.dead_retention_ms = d.count(); return *this; }
     queue_options &max_attempts(int n) { opts_.max_attempts = n; return *this; }
     queue_options &max_bytes(int n) { opts_.max_bytes = n; return *this; }
     queue_options &notify(bool on)
@@ -1038,21 +1039,28 @@ public:
     using handler = std::function<pgw_verdict(task &)>;
 
     worker(const std::vector<std::string> &queues, handler fn, const conf &c = {})
-        : fn_(std::make_unique<handler>(std::move(fn)))
     {
         const std::vector<const char *> names = detail::pointers(queues);
         pgw_worker_spec spec = PGW_WORKER_SPEC_INIT;
         pgw_worker *w = nullptr;
         spec.queues = names.data(), spec.queues_count = names.size();
-        spec.handler = call, spec.arg = fn_.get();
+        spec.handler = call, spec.arg = keep(std::move(fn));
         detail::check(pgw_worker_new(c.get(), &spec, &w));
         worker_.reset(w);
+    }
+    /** Gives jobs of a kind a handler of their own, as pgw_worker_handle() does. */
+    void handle(const std::string &kind, handler fn, const pgw_kind_opts *opts = nullptr)
+    {
+        const pgw_status st =
+            pgw_worker_handle(get(), kind.c_str(), call, keep(std::move(fn)), opts);
+        if (st < 0) throw error(st, pgw_worker_error(get()));
     }
     /** Works until stopped, or as properties worker.until_empty and worker.max_jobs say. */
     void run(stop &s)
     {
         const pgw_status st = pgw_worker_run(get(), s.get());
-        if (st == PGW_ETIMEDOUT) fn_.release(); // handlers that did not return still use it
+        if (st == PGW_ETIMEDOUT) // handlers that did not return still use them
+            for (auto &fn : fns_) (void)fn.release();
         if (st < 0) throw error(st, pgw_worker_error(get()));
     }
     pgw_worker_stats stats() const noexcept
@@ -1076,7 +1084,12 @@ private:
         }
         return PGW_VERDICT_RETRY;
     }
-    std::unique_ptr<handler> fn_;
+    handler *keep(handler fn)
+    {
+        fns_.push_back(std::make_unique<handler>(std::move(fn)));
+        return fns_.back().get();
+    }
+    std::vector<std::unique_ptr<handler>> fns_;
     std::unique_ptr<pgw_worker, detail::freer<pgw_worker_free>> worker_;
 };
 

@@ -40,11 +40,12 @@ CREATE TABLE pgwork.queue (
     id             integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     name           text NOT NULL UNIQUE CHECK (octet_length(name) BETWEEN 1 AND 200 AND name !~ '[[:cntrl:]]'),
     lease_ms       integer NOT NULL DEFAULT 30000      CHECK (lease_ms BETWEEN 100 AND 86400000),
-    max_attempts   integer NOT NULL DEFAULT 10         CHECK (max_attempts BETWEEN 1 AND 1000),
+    max_attempts   integer NOT NULL DEFAULT 10         CHECK (max_attempts = -1 OR max_attempts BETWEEN 1 AND 1000),
     backoff_ms     bigint NOT NULL DEFAULT 1000        CHECK (backoff_ms BETWEEN 0 AND 31536000000),
     backoff_cap_ms bigint NOT NULL DEFAULT 3600000     CHECK (backoff_cap_ms BETWEEN 0 AND 31536000000),
     retention_ms   bigint NOT NULL DEFAULT 0           CHECK (retention_ms BETWEEN 0 AND 3153600000000),
     max_bytes      integer NOT NULL DEFAULT 16777216   CHECK (max_bytes BETWEEN 1 AND 268435455),
+    dead_retention_ms bigint NOT NULL DEFAULT -1 CHECK (dead_retention_ms = -1 OR dead_retention_ms > 0), -- -1: kept
     paused boolean NOT NULL DEFAULT false, draining boolean NOT NULL DEFAULT false, -- no claims; no enqueues
     expired        text NOT NULL DEFAULT 'dead'        CHECK (expired IN ('dead', 'drop')),
     notify         boolean NOT NULL DEFAULT true,  -- wake up waiting workers
@@ -87,7 +88,6 @@ EXCEPTION WHEN feature_not_supported THEN -- a server that was built without it
     ALTER TABLE pgwork.live_job ALTER ids SET STORAGE EXTERNAL, ALTER kinds SET STORAGE EXTERNAL,
         ALTER payloads SET STORAGE EXTERNAL, ALTER created SET STORAGE EXTERNAL;
 END $$;
-
 
 -- The jobs of a row, one by one. (The planner inlines it.)
 CREATE FUNCTION pgwork._jobs(j pgwork.live_job)

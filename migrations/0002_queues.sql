@@ -70,7 +70,8 @@ END $$;
 
 CREATE FUNCTION pgwork.queue_create(queue text, lease_ms bigint DEFAULT NULL, max_attempts integer DEFAULT NULL,
     backoff_ms bigint DEFAULT NULL, backoff_cap_ms bigint DEFAULT NULL, retention_ms bigint DEFAULT NULL,
-    max_bytes integer DEFAULT NULL, notify boolean DEFAULT NULL, expired text DEFAULT NULL) RETURNS void
+    max_bytes integer DEFAULT NULL, notify boolean DEFAULT NULL, expired text DEFAULT NULL,
+    dead_retention_ms bigint DEFAULT NULL) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM pgwork._check_queue_name(queue);
@@ -80,21 +81,23 @@ BEGIN
         PERFORM pgwork._make_queue(queue);
     END LOOP;
     PERFORM pgwork.queue_set(queue, lease_ms, max_attempts, backoff_ms, backoff_cap_ms, retention_ms, max_bytes,
-                             notify, expired);
+                             notify, expired, dead_retention_ms);
 END $$;
 
 CREATE FUNCTION pgwork.queue_set(queue text, lease_ms bigint DEFAULT NULL, max_attempts integer DEFAULT NULL,
     backoff_ms bigint DEFAULT NULL, backoff_cap_ms bigint DEFAULT NULL, retention_ms bigint DEFAULT NULL,
-    max_bytes integer DEFAULT NULL, notify boolean DEFAULT NULL, expired text DEFAULT NULL) RETURNS void
+    max_bytes integer DEFAULT NULL, notify boolean DEFAULT NULL, expired text DEFAULT NULL,
+    dead_retention_ms bigint DEFAULT NULL) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE q pgwork.queue := pgwork._queue(queue);
 BEGIN
     PERFORM pgwork._check_range(a.name, a.value, a.low, a.high, a.note)
-       FROM (VALUES ('lease_ms', lease_ms, 100, 86400000, ''), ('max_attempts', max_attempts, 1, 1000, ''),
-                    ('backoff_ms', backoff_ms, 0, 31536000000, ' (a year)'),
+       FROM (VALUES ('lease_ms', lease_ms, 100, 86400000, ''), ('backoff_ms', backoff_ms, 0, 31536000000, ' (a year)'),
+                    ('max_attempts', nullif(max_attempts, -1), 1, 1000, ', or -1 (no limit)'),
                     ('backoff_cap_ms', backoff_cap_ms, 0, 31536000000, ' (a year)'),
                     ('retention_ms', retention_ms, 0, 3153600000000, ' (0: keep nothing)'),
+                    ('dead_retention_ms', nullif(dead_retention_ms, -1), 1, 3153600000000, ', or -1 (for ever)'),
                     ('max_bytes', max_bytes, 1, 268435455, '')) a (name, value, low, high, note)
       WHERE a.value IS NOT NULL;
     PERFORM pgwork._refuse_unless(coalesce(expired, 'dead') IN ('dead', 'drop'), 'expired', expired, 'dead or drop');
@@ -102,9 +105,10 @@ BEGIN
        SET lease_ms = coalesce(lease_ms, t.lease_ms), max_attempts = coalesce(max_attempts, t.max_attempts),
            backoff_ms = coalesce(backoff_ms, t.backoff_ms), backoff_cap_ms = coalesce(backoff_cap_ms, t.backoff_cap_ms),
            retention_ms = coalesce(retention_ms, t.retention_ms), max_bytes = coalesce(max_bytes, t.max_bytes),
-           notify = coalesce(notify, t.notify), expired = coalesce(expired, t.expired)
+           notify = coalesce(notify, t.notify), expired = coalesce(expired, t.expired),
+           dead_retention_ms = coalesce(dead_retention_ms, t.dead_retention_ms)
      WHERE t.id = q.id AND num_nonnulls(lease_ms, max_attempts, backoff_ms, backoff_cap_ms, retention_ms, max_bytes,
-                                        notify, expired) > 0;
+                                        notify, expired, dead_retention_ms) > 0;
     IF NOT FOUND THEN PERFORM pgwork._queue(queue); END IF; -- it may have been dropped
 END $$;
 

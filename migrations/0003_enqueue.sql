@@ -52,16 +52,17 @@ BEGIN
     PERFORM pgwork._refuse(c.name, c.value, c.allowed, i)
        FROM (VALUES (octet_length(j.kind) > 255 OR j.kind ~ '[[:cntrl:]]', 'kind', j.kind, words),
                     (j.priority NOT BETWEEN 0 AND 9, 'priority', j.priority::text, '0 (first) .. 9'),
-                    (j.max_attempts NOT BETWEEN 1 AND 1000, 'max_attempts', j.max_attempts::text, '1 .. 1000'),
-                    (j.lease_ms NOT BETWEEN 100 AND 86400000, 'lease_ms', j.lease_ms::text, '100 .. 86400000'),
-                    (cardinality(j.tags) > 32, 'tags', cardinality(j.tags) || ' tags', 'up to 32'),
+                    (nullif(j.max_attempts, -1) NOT BETWEEN 1 AND 1000, 'max_attempts', j.max_attempts::text,
+                     '1 .. 1000, or -1'), (j.lease_ms NOT BETWEEN 100 AND 86400000, 'lease_ms', j.lease_ms::text,
+                     '100 .. 86400000'), (cardinality(j.tags) > 32, 'tags', cardinality(j.tags) || ' tags', 'up to 32'),
                     (array_ndims(j.tags) > 1, 'tags', 'an array with bounds ' || array_dims(j.tags), 'one dimension'),
                     (octet_length(j.key) NOT BETWEEN 1 AND 255 OR j.key ~ '[[:cntrl:]]', 'key', j.key, names),
                     (octet_length(j.grp) NOT BETWEEN 1 AND 255 OR j.grp ~ '[[:cntrl:]]', 'grp', j.grp, names),
                     (NOT (j.expires_at > '-infinity' AND j.expires_at < '294247-01-10 00:00Z'), -- 64 bits of us
                      'expires_at', j.expires_at::text, 'a time before 294247-01-10'),
                     (jsonb_typeof(j.meta) <> 'object' OR pg_column_size(j.meta) > 65536, 'meta',
-                     'JSON ' || jsonb_typeof(j.meta), 'an object of up to 64 KB')
+                     'JSON ' || jsonb_typeof(j.meta), 'an object of up to 64 KB'), (j.meta -> 'timeout_ms'
+                     NOT BETWEEN '1' AND '2592000000', 'meta.timeout_ms', j.meta ->> 'timeout_ms', '1 .. 2592000000')
              UNION ALL SELECT octet_length(t) > 255 OR t ~ '[[:cntrl:]]', 'tags', t, words FROM unnest(j.tags) t
             ) c (bad, name, value, allowed) WHERE c.bad;
 END $$;
@@ -186,7 +187,6 @@ BEGIN
     RETURN job;
 END $$;
 
-
 -- An argument with many values: one element per job, or one for all. Returns the bytes of all jobs together.
 CREATE FUNCTION pgwork._check_length(n integer, name text, given anyarray) RETURNS bigint LANGUAGE plpgsql AS $$
 BEGIN
@@ -297,8 +297,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enab
 DECLARE
     q pgwork.queue := pgwork._queue_made(queue);
     n integer := coalesce(cardinality(payloads), 0);
-    before bigint[] := pgwork._begin(q, CASE WHEN n > 0 THEN op END);
-    bytes bigint; jobs pgwork._new_job[];
+    before bigint[] := pgwork._begin(q, CASE WHEN n > 0 THEN op END); bytes bigint; jobs pgwork._new_job[];
 BEGIN
     IF before IS NOT NULL THEN RETURN QUERY SELECT unnest(before), 'repeated'; RETURN; END IF;
     PERFORM pgwork._refuse_unless(n <= 10000, 'payloads', n || ' jobs', 'up to 10000');
@@ -336,7 +335,6 @@ BEGIN
     IF num_nonnulls(expires_ats, ttls_ms) > 0 THEN jobs := pgwork._expiring(q.id, jobs, ttls_ms, true); END IF;
     RETURN QUERY SELECT * FROM pgwork._put(q, jobs, key_scope, key_policy, key_period_ms, key_replace, op, true);
 END $$;
-
 
 CREATE FUNCTION pgwork._cancel(q pgwork.queue, one bigint) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE place record; row_at tid; i integer; gone pgwork.live_job; -- what was deleted

@@ -28,8 +28,7 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN state ~ '^(25|40|53|55P03|57|58)';
 CREATE FUNCTION pgwork._expired(queue integer, batch integer, whole boolean, OUT ids bigint[], OUT tokens uuid[])
 LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
 DECLARE
-    now_is CONSTANT timestamptz := pgwork._now();
-    m CONSTANT pgwork.mark := pgwork._mark(queue);
+    now_is CONSTANT timestamptz := pgwork._now(); m CONSTANT pgwork.mark := pgwork._mark(queue);
     its_lane integer; after bigint; chunk record;
 BEGIN
     ids := '{}'; tokens := '{}';
@@ -284,7 +283,8 @@ BEGIN
               FROM (SELECT 0 AS id UNION ALL SELECT q.id FROM pgwork.queue q) t) t WHERE t.next > t.id + 1;
     FOR part IN SELECT * FROM (VALUES
            ('done_job', 'pgwork.queue g', 'd.queue = g.id AND d.finished_at < $1 - g.retention_ms * interval ''1 ms'''),
-           ('unique_key', '(SELECT) g', 'd.free_after < $1'),
+           ('unique_key', '(SELECT) g', 'd.free_after < $1'), ('dead_job', 'pgwork.queue g',
+            'd.queue = g.id AND d.died_at < $1 - nullif(g.dead_retention_ms, -1) * interval ''1 ms'''),
            ('operation', '(SELECT value::bigint AS kept FROM pgwork.setting WHERE name = ''op_retention_ms'') g',
             'd.at < $1 - g.kept * interval ''1 ms''')) v (place, ranges, what)
         UNION ALL SELECT p, 'unnest($3, $4) g (low, high)', 'd.queue > g.low AND d.queue < g.high AND NOT EXISTS'

@@ -71,8 +71,7 @@ RETURNS SETOF pgwork.job LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 DECLARE
-    any_state CONSTANT boolean := state IS NULL;
-    low CONSTANT bigint := greatest(after_id, job_list.id - 1, 0);
+    any_state CONSTANT boolean := state IS NULL; low CONSTANT bigint := greatest(after_id, job_list.id - 1, 0);
     high CONSTANT bigint := coalesce(job_list.id, 9223372036854775807);
 BEGIN
     PERFORM pgwork._refuse_unless(any_state OR state = ANY ('{ready,gated,delayed,leased,done,dead,cancelled}'),
@@ -135,10 +134,11 @@ END $$;
 CREATE FUNCTION pgwork.queue_list(queue text DEFAULT NULL, at_most bigint DEFAULT NULL)
 RETURNS TABLE (queue text, ready bigint, leased bigint, delayed bigint, gated bigint, dead bigint, done bigint,
     oldest_ms bigint, paused boolean, draining boolean, lease_ms integer, max_attempts integer, backoff_ms bigint,
-    backoff_cap_ms bigint, retention_ms bigint, max_bytes integer, notify boolean, expired text)
+    backoff_cap_ms bigint, retention_ms bigint, max_bytes integer, notify boolean, expired text,
+    dead_retention_ms bigint)
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT q.name, d.*, q.paused, q.draining, q.lease_ms, q.max_attempts, q.backoff_ms, q.backoff_cap_ms,
-           q.retention_ms, q.max_bytes, q.notify, q.expired
+           q.retention_ms, q.max_bytes, q.notify, q.expired, q.dead_retention_ms
       FROM pgwork.queue q LEFT JOIN pgwork._used_queues($1) u USING (id) CROSS JOIN LATERAL (
            SELECT 0, 0, 0, 0, 0, 0, 0 WHERE u.name IS NULL UNION ALL -- ready is NULL: the queue was dropped meanwhile
            SELECT d.* FROM pgwork.depth(u.name, $2, true) d WHERE u.name IS NOT NULL AND d.ready IS NOT NULL OFFSET 0) d

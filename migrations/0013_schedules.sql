@@ -458,7 +458,7 @@ BEGIN
                     ELSE t.asked <= at OR NOT t.paused AND (t.next_at <= at OR t.planned_at < at - interval '1 hour') END
          ORDER BY t.slot IS NULL, t.next_at LIMIT 1 FOR UPDATE SKIP LOCKED;
         EXIT WHEN NOT FOUND;
-        IF s.slot IS NOT NULL AND s.attempt >= coalesce(s.max_attempts, 10) THEN
+        IF s.slot IS NOT NULL AND coalesce(s.max_attempts, 10) BETWEEN 1 AND s.attempt THEN
             UPDATE pgwork.tick t SET finished_at = _cron_claim.at, error = format('given up: %s holders ran out of time', s.attempt)
              WHERE t.schedule = s.id AND t.slot = s.slot;
             UPDATE pgwork.schedule t SET slot = NULL, token = NULL, holder = NULL, since = NULL, until = NULL, attempt = 0,

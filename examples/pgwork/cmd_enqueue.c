@@ -428,7 +428,7 @@ int cmd_enqueue(cli *c, int argc, char **argv)
         {0, "run-at", "WHEN", "ready at WHEN, such as 2030-01-31T12:00:00Z",
          .time_us = &job->run_at_us},
         {0, "max-attempts", "N", "failed attempts until a dead letter (that of the queue)",
-         .number = &job->max_attempts, .min = 1, .max = 1000},
+         .number = &job->max_attempts, .min = 1, .max = 1000, .unlimited = true},
         {0, "lease", "TIME", "lease of these jobs (that of the queue)", .ms = &job->lease_ms,
          .min = 100, .max = 86400000},
         {'t', "tag", "TAG", "add a tag; up to 32 times", .words = &tags},

@@ -46,6 +46,7 @@ static int queue_each(const pgw_queue_info *q, void *arg)
         out_int(&o, "backoff_ms", q->opts->backoff_ms);
         out_int(&o, "backoff_cap_ms", q->opts->backoff_cap_ms);
         out_int(&o, "retention_ms", q->opts->retention_ms);
+        out_int(&o, "dead_retention_ms", q->opts->dead_retention_ms);
         out_int(&o, "max_bytes", q->opts->max_bytes);
         out_bool(&o, "notify", q->opts->notify == PGW_SWITCH_ON);
         out_text(&o, "expired", q->opts->expired == PGW_EXPIRED_DROP ? "drop" : "dead");
@@ -61,7 +62,11 @@ static int queue_each(const pgw_queue_info *q, void *arg)
     table_int(&l->rows, q->depth->dead);
     table_age(&l->rows, q->depth->oldest_ms ? q->depth->oldest_ms : -1);
     table_age(&l->rows, q->opts->lease_ms);
-    table_int(&l->rows, q->opts->max_attempts);
+    if (q->opts->max_attempts == PGW_UNLIMITED) {
+        table_text(&l->rows, "unlimited");
+    } else {
+        table_int(&l->rows, q->opts->max_attempts);
+    }
     table_age(&l->rows, q->opts->retention_ms ? q->opts->retention_ms : -1);
     return 0;
 }
@@ -119,23 +124,25 @@ static int queue_configure(cli *c, int argc, char **argv, const usage *use,
 {
     pgw_queue_opts q = PGW_QUEUE_OPTS_INIT;
     const char *notify = NULL, *expired = NULL;
-    const opt opts[] = {{0, "lease", "TIME", "lease of jobs that have none (30s)",
-                         .ms = &q.lease_ms, .min = 100, .max = CLI_DAY},
-                        {0, "max-attempts", "N", "failed attempts until a dead letter (10)",
-                         .number = &q.max_attempts, .min = 1, .max = 1000},
-                        {0, "backoff", "TIME", "first retry within TIME; doubles each time (1s)",
-                         .ms = &q.backoff_ms, .min = 0, .max = CLI_YEAR},
-                        {0, "backoff-cap", "TIME", "largest backoff (1h)", .ms = &q.backoff_cap_ms,
-                         .min = 0, .max = CLI_YEAR},
-                        {0, "retention", "TIME", "keep finished jobs for TIME; 0: keep none (0)",
-                         .ms = &q.retention_ms, .min = 0, .max = 100 * CLI_YEAR},
-                        {0, "max-bytes", "N", "limit of payload, body and meta together (16777216)",
-                         .number = &q.max_bytes, .min = 1, .max = 268435455},
-                        {0, "notify", "on|off", "wake up waiting workers (on)", .text = &notify},
-                        {0, "expired", "dead|drop",
-                         "a job not started in time: dead letter, or dropped (dead)",
-                         .text = &expired},
-                        {.name = NULL}};
+    const opt opts[] = {
+        {0, "lease", "TIME", "lease of jobs that have none (30s)", .ms = &q.lease_ms, .min = 100,
+         .max = CLI_DAY},
+        {0, "max-attempts", "N", "failed attempts until a dead letter (10)",
+         .number = &q.max_attempts, .min = 1, .max = 1000, .unlimited = true},
+        {0, "backoff", "TIME", "first retry within TIME; doubles each time (1s)",
+         .ms = &q.backoff_ms, .min = 0, .max = CLI_YEAR},
+        {0, "backoff-cap", "TIME", "largest backoff (1h)", .ms = &q.backoff_cap_ms, .min = 0,
+         .max = CLI_YEAR},
+        {0, "retention", "TIME", "keep finished jobs for TIME; 0: keep none (0)",
+         .ms = &q.retention_ms, .min = 0, .max = 100 * CLI_YEAR},
+        {0, "dead-retention", "TIME", "keep dead letters so long (unlimited)",
+         .ms = &q.dead_retention_ms, .min = 1, .max = 100 * CLI_YEAR, .unlimited = true},
+        {0, "max-bytes", "N", "limit of payload, body and meta together (16777216)",
+         .number = &q.max_bytes, .min = 1, .max = 268435455},
+        {0, "notify", "on|off", "wake up waiting workers (on)", .text = &notify},
+        {0, "expired", "dead|drop", "a job not started in time: dead letter, or dropped (dead)",
+         .text = &expired},
+        {.name = NULL}};
     args a;
     int code = opts_parse(c, &a, use, opts, argc, argv);
     if (code != OPTS_GO) return code;

@@ -36,7 +36,7 @@ int cron_define(cli *c, cron_def *d, int argc, char **argv)
         {'p', "priority", "N", "priority of the job, 0 (first) to 9 (0)",
          .number = &d->job.priority, .max = 9},
         {0, "max-attempts", "N", "attempts of the job, or claims of a tick (10)",
-         .number = &d->job.max_attempts, .min = 1, .max = 1000},
+         .number = &d->job.max_attempts, .min = 1, .max = 1000, .unlimited = true},
         {0, "lease", "TIME", "lease of the job (that of the queue)", .ms = &d->job.lease_ms,
          .min = 100, .max = CLI_DAY},
         {'t', "tag", "TAG", "tag of the job; may be given several times", .words = &d->tags},

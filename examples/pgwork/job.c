@@ -118,8 +118,8 @@ static bool job_member(const reading *r, const json *name, const json *v)
         return job_int(r, v, 0, 9, &job->priority, "priority is not a number in 0..9");
     }
     if (json_is(name, "max_attempts", 12)) {
-        return job_int(r, v, 1, 1000, &job->max_attempts,
-                       "max_attempts is not a number in 1..1000");
+        return job_int(r, v, PGW_UNLIMITED, 1000, &job->max_attempts,
+                       "max_attempts is not a number in 1..1000 or -1");
     }
     if (json_is(name, "delay_ms", 8)) {
         return job_number(r, v, 0, INT64_MAX, &job->delay_ms, "delay_ms is not a whole number");

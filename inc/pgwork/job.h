@@ -130,7 +130,7 @@ typedef struct pgw_job_spec {
     int priority;             /* 0 (first) .. 9 */
     int64_t run_at_us;        /* not before, server's clock, up to ten years from now; PGW_NONE: at once */
     int64_t delay_ms;         /* or: this long from now, up to ten years; not together with run_at_us */
-    int max_attempts;         /* 1 .. 1000; PGW_DEFAULT: as the queue says */
+    int max_attempts;         /* 1 .. 1000, or PGW_UNLIMITED; PGW_DEFAULT: as the queue says */
     int64_t lease_ms;         /* 100 .. 86,400,000; PGW_DEFAULT: as the claim or the queue says */
     const char *const *tags;
     size_t tags_count;        /* up to 32, each 1 to 255 bytes */
@@ -140,7 +140,8 @@ typedef struct pgw_job_spec {
     int64_t key_period_ms;    /* for PGW_KEY_SCOPE_PERIOD and PGW_KEY_POLICY_DELAY: 1 ms to a year */
     const char *group;        /* has a limit (pgwork/group.h), 1 to 255 bytes; NULL: none */
     int64_t expires_us;       /* not started after it, server's clock; PGW_NONE: never. See pgw_queue_opts.expired */
-    const char *meta;         /* such as a trace context, a JSON object that a claim returns; NULL: none */
+    const char *meta;         /* such as a trace context, a JSON object that a claim returns; NULL: none.
+                               * "timeout_ms" in it, 1 .. 2,592,000,000: the job's timeout in a worker */
     const char *op;           /* operation id, a UUID as text, which makes the enqueue repeatable; NULL: none. It is
                                * remembered for a day (setting `op_retention_ms`) */
     int64_t ttl_ms;           /* or: expires this long after it becomes ready, 1 ms to ten years, not together with
@@ -561,8 +562,8 @@ PGW_API void pgw_batch_free(pgw_batch *batch);
 
 /**
  * Return the fields of a job. Payload and meta are JSON text. The first attempt is 1.
- * max_attempts is 0 when the job is done or cancelled, lease_until_us PGW_NONE when it is not
- * leased.
+ * max_attempts is PGW_UNLIMITED when failures never make the job a dead letter, and 0 when the job
+ * is done or cancelled. lease_until_us is PGW_NONE when the job is not leased.
  *
  * @param job  if it is NULL, every accessor returns 0 or NULL
  * @returns the field; strings are borrowed as long as the job lives; NULL: there is none

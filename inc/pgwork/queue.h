@@ -31,12 +31,13 @@ typedef struct pgw_queue_opts {
     int64_t backoff_ms;     /* first retry within, 0 .. a year; 1,000 */
     int64_t backoff_cap_ms; /* no retry later than, 0 .. a year; 3,600,000 */
     int64_t retention_ms;   /* keep finished jobs so long, up to 100 years; 0: don't */
-    int max_attempts;       /* 1 .. 1000; 10 */
+    int64_t dead_retention_ms; /* keep dead letters so long, up to 100 years; PGW_UNLIMITED, the default: for ever */
+    int max_attempts;       /* 1 .. 1000, or PGW_UNLIMITED; 10 */
     int max_bytes;          /* payload, body and meta together, 1 .. 268,435,455; 16,777,216 */
     pgw_switch notify;      /* wake sleeping workers; on */
     pgw_expired expired;    /* what becomes of a job that was not started in time; PGW_EXPIRED_DEAD */
 } pgw_queue_opts;           /* PGW_DEFAULT in a field: leave as it is */
-#define PGW_QUEUE_OPTS_INIT {sizeof(pgw_queue_opts), PGW_DEFAULT, PGW_DEFAULT, PGW_DEFAULT, PGW_DEFAULT, PGW_DEFAULT, PGW_DEFAULT, PGW_SWITCH_DEFAULT, PGW_EXPIRED_DEFAULT}
+#define PGW_QUEUE_OPTS_INIT {sizeof(pgw_queue_opts), PGW_DEFAULT, PGW_DEFAULT, PGW_DEFAULT, PGW_DEFAULT, PGW_DEFAULT, PGW_DEFAULT, PGW_DEFAULT, PGW_SWITCH_DEFAULT, PGW_EXPIRED_DEFAULT}
 /* clang-format on */
 /**
  * Creates a queue. If it exists, sets what @p opts gives.

@@ -62,7 +62,7 @@ typedef struct pgw_task pgw_task;     /* a job that a handler works on */
 /** What a handler decided. */
 typedef enum pgw_verdict {
     PGW_VERDICT_DONE,    /* complete, with the output if one was set */
-    PGW_VERDICT_RETRY,   /* fail: again after the queue's backoff, or the time set by
+    PGW_VERDICT_RETRY,   /* fail: again after the backoff of its kind or queue, or the time set by
                             pgw_task_set_delay */
     PGW_VERDICT_DEAD,    /* fail: to the dead letters at once */
     PGW_VERDICT_SNOOZE,  /* again after the time set by pgw_task_set_delay, no attempt charged */
@@ -78,7 +78,7 @@ typedef enum pgw_verdict {
 typedef enum pgw_signal {
     PGW_SIGNAL_LOST = 1,     /* the lease is gone: another worker may have the job; write nothing */
     PGW_SIGNAL_CANCELED = 2, /* somebody cancelled the job */
-    PGW_SIGNAL_TIMEOUT = 4,  /* it runs longer than `worker.job_timeout_ms` */
+    PGW_SIGNAL_TIMEOUT = 4,  /* its time is over: `worker.job_timeout_ms`, or see pgw_kind_opts */
     PGW_SIGNAL_STOPPING = 8  /* the worker was asked to stop for the second time */
 } pgw_signal;
 
@@ -173,7 +173,8 @@ PGW_API pgw_status pgw_task_set_delay(pgw_task *task, int64_t delay_ms);
  */
 PGW_API pgw_status pgw_task_set_verdict(pgw_task *task, pgw_verdict verdict);
 
-/** What a worker works on, and what it calls. Give one of the two handlers. */
+/** What a worker works on, and what it calls for each job: one of the two handlers. A worker whose
+ * handlers are all given by pgw_worker_handle() needs none of them. */
 /* clang-format off */
 typedef struct pgw_worker_spec {
     size_t struct_size;
@@ -193,12 +194,65 @@ typedef struct pgw_worker_spec {
  * @param w     takes the worker; the caller owns it (free with pgw_worker_free)
  * @returns
  * - PGW_OK
- * - PGW_EINVAL: names or number of queues, no handler or two. There is no message, since there is
+ * - PGW_EINVAL: names or number of queues, two handlers. There is no message, since there is
  * no worker yet to have it.
  * - PGW_ENOMEM
  */
 PGW_API pgw_status pgw_worker_new(const pgw_conf *conf, const pgw_worker_spec *spec,
                                   pgw_worker **w);
+/* clang-format off */
+/** How a worker runs jobs of one kind. */
+typedef struct pgw_kind_opts {
+    size_t struct_size;
+    int concurrency;        /* jobs at once, 1 .. 1024; PGW_DEFAULT: `worker.concurrency`, which is the most */
+    int max_attempts;       /* a failure after so many is the last, 1 .. 1000; PGW_DEFAULT: as job or queue say,
+                             * whose number counts, too: give PGW_UNLIMITED there */
+    int64_t timeout_ms;     /* 1 .. 2,592,000,000, or PGW_UNLIMITED; PGW_DEFAULT: `worker.job_timeout_ms`. A job's
+                             * own, "timeout_ms" in its meta, goes before */
+    int64_t backoff_ms;     /* first retry within, 0 .. a year; PGW_DEFAULT: as the queue says */
+    int64_t backoff_cap_ms; /* no retry later than, 0 .. a year; PGW_DEFAULT: 3,600,000. It needs backoff_ms */
+} pgw_kind_opts;
+#define PGW_KIND_OPTS_INIT {sizeof(pgw_kind_opts), PGW_DEFAULT, PGW_DEFAULT, PGW_DEFAULT, PGW_DEFAULT, PGW_DEFAULT}
+/* clang-format on */
+/**
+ * Sets the handler for jobs of a kind. Jobs of other kinds get the handler of pgw_worker_new().
+ *
+ * @param w     the worker
+ * @param kind  copied; "": jobs without a kind. A second call for a kind replaces the first.
+ * @param fn    the handler
+ * @param arg   its second argument
+ * @param opts  limit, timeout and retries; NULL: the defaults
+ * @returns
+ * - PGW_OK
+ * - PGW_EINVAL: an argument, named by pgw_worker_error(); or a thousand kinds have handlers
+ * - PGW_EMISUSE: the worker runs, or handlers of the last run are still busy
+ * - PGW_ENOMEM
+ * @note Without a handler for its kind, and without one of pgw_worker_new(), a job fails: "this
+ *   worker has no handler for kind ...". It is retried as the queue says, so a worker that has the
+ *   handler may get it. Let no worker without the handler serve the queue for long: its attempts
+ *   count.
+ * @note A kind with a limit keeps no handler from jobs of other kinds. A claimed job over the limit
+ *   waits in the worker while others of its kind take less than a quarter of a second. Otherwise it
+ *   is snoozed at once: no attempt is charged, statistics count it as snoozed, and other workers
+ * can have it when it comes back, after a quarter of a second to a minute. As with any delayed job
+ *   that takes a reaper.
+ * @note The limit is this worker's. A queue of its own is better for a kind with a long backlog,
+ *   since its jobs are claimed only when they can run.
+ *
+ *     static pgw_verdict transcode(pgw_task *task, void *arg)
+ *     {
+ *         work(pgw_job_payload(pgw_task_job(task)));
+ *         return arg == NULL ? PGW_VERDICT_DONE : PGW_VERDICT_RETRY;
+ *     }
+ *
+ *     pgw_kind_opts o = PGW_KIND_OPTS_INIT;
+ *     o.concurrency = 1, o.timeout_ms = 3600000; // one at a time, an hour each
+ *     o.max_attempts = 3, o.backoff_ms = 60000;
+ *     st = pgw_worker_handle(w, "transcode", transcode, NULL, &o);
+ *     if (st < 0) fprintf(stderr, "%s\n", pgw_worker_error(w));
+ */
+PGW_API pgw_status pgw_worker_handle(pgw_worker *w, const char *kind, pgw_handler_fn *fn, void *arg,
+                                     const pgw_kind_opts *opts);
 /**
  * Works until @p stop is notified (or, with `worker.until_empty` on, until nothing is left; or
  * after `worker.max_jobs`).
@@ -211,7 +265,7 @@ PGW_API pgw_status pgw_worker_new(const pgw_conf *conf, const pgw_worker_spec *s
  * end when they return; until then what `arg` points to must stay.
  * - PGW_ESCHEMA, PGW_EPERM, PGW_EINVAL, PGW_EPROTO, PGW_ENOMEM (also: no thread can be started): no
  *   point in going on
- * - PGW_EMISUSE: handlers of the last run are still busy
+ * - PGW_EMISUSE: handlers of the last run are still busy, or there is no handler at all
  * @note First notify: it claims no more, requeues unstarted jobs without charging an attempt, waits
  *   for running ones (their leases go on) and returns. Second: it raises PGW_SIGNAL_STOPPING,
  *   reports each result at once and waits for the handlers at most `worker.stop_ms`, and some
@@ -252,7 +306,8 @@ PGW_API pgw_status pgw_worker_run(pgw_worker *w, pgw_stop *stop);
  */
 PGW_API pgw_status pgw_worker_on_ready(pgw_worker *w, void (*fn)(void *arg), void *arg);
 /**
- * Returns what went wrong last. To be asked when pgw_worker_run() has returned.
+ * Returns what went wrong last. To be asked when pgw_worker_run() or pgw_worker_handle() has
+ * returned.
  *
  * @param w  may be NULL
  * @returns a message or "", borrowed until the next run

@@ -140,6 +140,14 @@ pgw_status pgw__check_lease(pgw *h, const char *argument, int64_t lease_ms)
     return pgw__pq_refuse_int(h, argument, lease_ms, "100 .. 86400000, or PGW_DEFAULT");
 }
 
+pgw_status pgw__check_attempts(pgw *h, const char *argument, int attempts)
+{
+    if (h == NULL) return PGW_EINVAL;
+    if (attempts == PGW_DEFAULT || attempts == PGW_UNLIMITED || (attempts >= 1 && attempts <= 1000))
+        return PGW_OK;
+    return pgw__pq_refuse_int(h, argument, attempts, "1 .. 1000, PGW_UNLIMITED or PGW_DEFAULT");
+}
+
 static pgw_status check_size(pgw *h, const char *argument, size_t size, size_t max)
 {
     char message[200];
@@ -272,6 +280,7 @@ static pgw_status check_expiry(pgw *h, check_path *path, const pgw_job_spec *job
 
 static pgw_status check_data(pgw *h, check_path *path, const pgw_job_spec *job, size_t max_bytes)
 {
+    int64_t timeout_ms;
     pgw_status st;
 
     if (job->body == NULL && job->body_size > 0)
@@ -282,8 +291,14 @@ static pgw_status check_data(pgw *h, check_path *path, const pgw_job_spec *job, 
     st = check_size(h, check_field(path, "body"), job->body_size, max_bytes);
     if (st != PGW_OK || job->meta == NULL) return st;
     st = pgw__check_json(h, check_field(path, "meta"), job->meta, max_bytes - job->body_size);
-    if (st != PGW_OK || job->meta[strspn(job->meta, " \t\n\r")] == '{') return st;
-    return check_fault(h, path->text, "is not an object", "a JSON object, or NULL");
+    if (st != PGW_OK) return st;
+    if (job->meta[strspn(job->meta, " \t\n\r")] != '{')
+        return check_fault(h, path->text, "is not an object", "a JSON object, or NULL");
+    if (!pgw__json_int(job->meta, "timeout_ms", &timeout_ms) ||
+        (timeout_ms >= 1 && timeout_ms <= PGW__TIMEOUT_MAX_MS))
+        return PGW_OK;
+    return check_fault(h, check_field(path, "meta.timeout_ms"), "is not a number of milliseconds",
+                       "1 .. 2592000000");
 }
 
 static pgw_status check_tags(pgw *h, check_path *path, const pgw_job_spec *job)
@@ -359,8 +374,7 @@ static pgw_status check_job(pgw *h, check_path *path, pgw_job_spec *mine, const 
     if (st != PGW_OK) return st;
     st = check_time(h, path, mine);
     if (st != PGW_OK) return st;
-    if (mine->max_attempts != PGW_DEFAULT)
-        st = pgw__check_int(h, check_field(path, "max_attempts"), mine->max_attempts, 1, 1000);
+    st = pgw__check_attempts(h, check_field(path, "max_attempts"), mine->max_attempts);
     if (st != PGW_OK) return st;
     st = pgw__check_lease(h, check_field(path, "lease_ms"), mine->lease_ms);
     if (st != PGW_OK) return st;

@@ -194,7 +194,7 @@ static void enqueue_columns_put(enqueue_columns *c, size_t i, const pgw_job_spec
     c->priorities[i] = j->priority;
     c->run_ats[i] = j->run_at_us != 0 ? j->run_at_us : INT64_MIN;
     c->delays[i] = j->delay_ms;
-    c->attempts[i] = j->max_attempts != PGW_DEFAULT ? j->max_attempts : 0;
+    c->attempts[i] = j->max_attempts;
     c->leases[i] = j->lease_ms != PGW_DEFAULT ? j->lease_ms : 0;
     c->groups[i] = j->group;
     c->expires[i] = j->expires_us != 0 ? j->expires_us : INT64_MIN;

@@ -27,8 +27,10 @@ static pgw_status queue_settings(pgw *h, pgw__sql sql, const char *queue,
         st = pgw__check_int(h, "opts->backoff_cap_ms", o.backoff_cap_ms, 0, QUEUE_YEAR_MS);
     if (st == PGW_OK && o.retention_ms != PGW_DEFAULT)
         st = pgw__check_int(h, "opts->retention_ms", o.retention_ms, 0, 100 * QUEUE_YEAR_MS);
-    if (st == PGW_OK && o.max_attempts != PGW_DEFAULT)
-        st = pgw__check_int(h, "opts->max_attempts", o.max_attempts, 1, 1000);
+    if (st == PGW_OK && o.dead_retention_ms != PGW_DEFAULT && o.dead_retention_ms != PGW_UNLIMITED)
+        st = pgw__check_int(h, "opts->dead_retention_ms", o.dead_retention_ms, 1,
+                            100 * QUEUE_YEAR_MS);
+    if (st == PGW_OK) st = pgw__check_attempts(h, "opts->max_attempts", o.max_attempts);
     if (st == PGW_OK && o.max_bytes != PGW_DEFAULT)
         st = pgw__check_int(h, "opts->max_bytes", o.max_bytes, 1, PGW__BYTES_MAX);
     if (st == PGW_OK && o.notify != PGW_SWITCH_DEFAULT)
@@ -40,7 +42,7 @@ static pgw_status queue_settings(pgw *h, pgw__sql sql, const char *queue,
         const pgw__param params[] = {
             P_TEXT(queue),
             P_INT8_OR_NULL(o.lease_ms, o.lease_ms < 0),
-            P_INT4_OR_NULL(o.max_attempts, o.max_attempts < 0),
+            P_INT4_OR_NULL(o.max_attempts, o.max_attempts == PGW_DEFAULT),
             P_INT8_OR_NULL(o.backoff_ms, o.backoff_ms < 0),
             P_INT8_OR_NULL(o.backoff_cap_ms, o.backoff_cap_ms < 0),
             P_INT8_OR_NULL(o.retention_ms, o.retention_ms < 0),
@@ -49,6 +51,7 @@ static pgw_status queue_settings(pgw *h, pgw__sql sql, const char *queue,
              .null = o.notify == PGW_SWITCH_DEFAULT,
              .v.b = o.notify == PGW_SWITCH_ON},
             P_TEXT(o.expired != PGW_EXPIRED_DEFAULT ? queue_expired[o.expired] : NULL),
+            P_INT8_OR_NULL(o.dead_retention_ms, o.dead_retention_ms == PGW_DEFAULT),
             P_END,
         };
 
@@ -254,9 +257,10 @@ static pgw_status queue_read_each(pgw *h, const pgw__rows *rows, void *ctx)
         opts.max_bytes = (int)pgw__rows_int(rows, row, 8);
         opts.notify = pgw__rows_int(rows, row, 9) != 0 ? PGW_SWITCH_ON : PGW_SWITCH_OFF;
         opts.expired = queue_expired_from(pgw__rows_text(rows, row, 10, NULL));
-        queue_depth_from(&depth, rows, row, 11);
-        info.held_until_us = pgw__rows_null(rows, row, 18) ? 0 : pgw__rows_time_us(rows, row, 18);
-        info.hold_reason = pgw__rows_text(rows, row, 19, NULL);
+        opts.dead_retention_ms = pgw__rows_int(rows, row, 11);
+        queue_depth_from(&depth, rows, row, 12);
+        info.held_until_us = pgw__rows_null(rows, row, 19) ? 0 : pgw__rows_time_us(rows, row, 19);
+        info.hold_reason = pgw__rows_text(rows, row, 20, NULL);
         stop = each->fn(&info, each->arg);
     }
     return count > 0 ? PGW_OK : PGW_OUTCOME_EMPTY;

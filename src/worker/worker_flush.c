@@ -398,8 +398,7 @@ static pgw_status flush_and_claim(pgw_worker *w, flush_trouble *first, size_t n,
 static bool flush_kills(const pgw_task *t)
 {
     if (t->verdict == PGW_VERDICT_DEAD) return true;
-    return pgw_job_attempt(t->job) >= pgw_job_max_attempts(t->job) &&
-           (atomic_load(&t->signals) & PGW_SIGNAL_CANCELED) == 0;
+    return pgw__worker_is_last(t->job) && (atomic_load(&t->signals) & PGW_SIGNAL_CANCELED) == 0;
 }
 
 static bool flush_is_failure(const pgw_task *t)
@@ -412,10 +411,13 @@ static bool flush_is_failure(const pgw_task *t)
 static void flush_tell_failure(const pgw_worker *w, const pgw_task *t)
 {
     const char *error = t->error != NULL && t->error[0] != '\0' ? t->error : "no reason was given";
+    const int most = pgw_job_max_attempts(t->job);
+    char of[16] = "";
 
+    if (most > 0) snprintf(of, sizeof(of), " of %d", most);
     PGW__LOG(&w->given.log, PGW_LOG_INFO, "worker",
-             "job %lld of queue \"%s\" failed at attempt %d of %d%s: %s", (long long)t->ref.id,
-             pgw_job_queue(t->job), pgw_job_attempt(t->job), pgw_job_max_attempts(t->job),
+             "job %lld of queue \"%s\" failed at attempt %d%s%s: %s", (long long)t->ref.id,
+             pgw_job_queue(t->job), pgw_job_attempt(t->job), of,
              flush_kills(t) ? " and is a dead letter" : "", error);
 }
 

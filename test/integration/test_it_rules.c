@@ -338,7 +338,7 @@ void test_R05_rows_that_libpq_cannot_keep_are_no_lost_connection(void)
     open_through_wire();
     wire_at(w, 'D', 1, two_fields, sizeof(two_fields), WIRE_PASS);
     TEST_ASSERT_EQUAL(PGW_ENOMEM, ask("SELECT 'row'", 0, 0));
-    TEST_ASSERT_TRUE(contains(pgw_error_hint(h), "ask for less"));
+    TEST_ASSERT_TRUE(contains(pgw_error_hint(h), "request less"));
     wire_at(w, 'D', 1, two_fields, sizeof(two_fields), WIRE_PASS);
     TEST_ASSERT_EQUAL(PGW_EUNKNOWN,
                       ask("INSERT INTO public.t VALUES (1) RETURNING 'row'", PGW__WRITES, 0));
@@ -393,7 +393,7 @@ void test_R11_the_clients_deadline_bounds_every_call(void)
     open_direct();
     TEST_ASSERT_EQUAL(PGW_ETIMEDOUT, ask("SELECT pg_sleep(60)::text", PGW__WRITES, 200));
     TEST_ASSERT_EQUAL_STRING("57014", pgw_error_sqlstate(h)); /* cancelled: surely not applied */
-    TEST_ASSERT_EQUAL_STRING("not done within the deadline: cancelled (SQLSTATE 57014)",
+    TEST_ASSERT_EQUAL_STRING("cancelled at the deadline (SQLSTATE 57014)",
                              pgw_error_message(h)); /* not: by somebody's request */
     TEST_ASSERT_TRUE(contains(pgw_error_hint(h), "call.timeout_ms"));
     TEST_ASSERT_EQUAL_STRING("on", answer("SELECT 'on'"));

@@ -192,7 +192,13 @@ void test_each_field_of_a_job(void)
     REFUSED(PGW_EINVAL, "`job.delay_ms` is set together with run_at_us", job.delay_ms = 1;
             job.run_at_us = 1);
     REFUSED(PGW_EINVAL, "`job.max_attempts` is 1001", job.max_attempts = 1001);
-    REFUSED(PGW_EINVAL, "`job.max_attempts` is -1", job.max_attempts = -1);
+    REFUSED(PGW_EINVAL,
+            "`job.max_attempts` is 0: allowed is 1 .. 1000, PGW_UNLIMITED or PGW_DEFAULT",
+            job.max_attempts = 0);
+    REFUSED(PGW_EINVAL, "`job.meta.timeout_ms` is not a number of milliseconds: allowed is 1 ..",
+            job.meta = "{\"timeout_ms\": \"1\"}");
+    REFUSED(PGW_EINVAL, "`job.meta.timeout_ms`", job.meta = "{\"timeout_ms\": 0}");
+    REFUSED(PGW_EINVAL, "`job.meta.timeout_ms`", job.meta = "{\"timeout_ms\": 2592000001}");
     REFUSED(PGW_EINVAL, "`job.lease_ms` is 99", job.lease_ms = 99);
     REFUSED(PGW_EINVAL, "`job.tags_count` is 33", job.tags = tags; job.tags_count = 33);
     REFUSED(PGW_EINVAL, "`job.tags` is NULL", job.tags_count = 1);

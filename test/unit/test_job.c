@@ -1138,9 +1138,9 @@ void test_what_lists_refuse(void)
 
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_jobs_each(NULL, &o, look, NULL));
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_jobs_each(FAKE_H, &o, NULL, NULL));
-    o.state = (pgw_state)7;
+    o.state = (pgw_state)8;
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_jobs_each(FAKE_H, &o, look, NULL));
-    ASSERT_SAYS("`opts->state` is 7");
+    ASSERT_SAYS("`opts->state` is 8");
     o.state = PGW_STATE_ANY, o.limit = 0;
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_jobs_each(FAKE_H, &o, look, NULL));
     o.limit = 1, o.id = -1;

@@ -24,6 +24,7 @@
 #include "wake.h"
 #include "worker_flush.h"
 #include "worker_heartbeat.h"
+#include "worker_kind.h"
 #include "worker_plan.h"
 #include "worker_pool.h"
 #include "worker_state.h"
@@ -207,10 +208,6 @@ void test_what_no_worker_can_be_made_of(void)
     TEST_ASSERT_EQUAL_INT(
         PGW_EINVAL,
         pgw_worker_new(conf, &(pgw_worker_spec){sizeof(pgw_worker_spec), bad, 1, noop, NULL, NULL},
-                       &w));
-    TEST_ASSERT_EQUAL_INT(
-        PGW_EINVAL,
-        pgw_worker_new(conf, &(pgw_worker_spec){sizeof(pgw_worker_spec), one, 1, NULL, NULL, NULL},
                        &w));
     TEST_ASSERT_EQUAL_INT(
         PGW_EINVAL,
@@ -1872,4 +1869,291 @@ void test_statistics_fill_no_struct_whose_size_is_not_set(void)
         TEST_ASSERT_EQUAL_MEMORY((char *)&before + size, (char *)&given + size,
                                  sizeof(given) - size);
     }
+}
+
+/* ---- handlers by kind ---- */
+
+static atomic_int slow_now, slow_most;
+
+static pgw_verdict slow(pgw_task *task, void *arg)
+{
+    const int now = atomic_fetch_add(&slow_now, 1) + 1;
+
+    (void)task, (void)arg;
+    if (now > atomic_load(&slow_most)) atomic_store(&slow_most, now);
+    atomic_fetch_add(&seen, 1);
+    await(&phase, 1);
+    atomic_fetch_sub(&slow_now, 1);
+    return PGW_VERDICT_DONE;
+}
+
+static pgw_verdict failing(pgw_task *task, void *arg)
+{
+    if (arg != NULL) pgw_task_set_delay(task, 77);
+    return PGW_VERDICT_RETRY;
+}
+
+static pgw_verdict counting(pgw_task *task, void *arg)
+{
+    (void)task;
+    atomic_fetch_add((atomic_int *)arg, 1);
+    return PGW_VERDICT_DONE;
+}
+
+static void born(pgw_handler_fn *fn, pgw_batch_fn *batch_fn)
+{
+    TEST_ASSERT_EQUAL_INT(
+        PGW_OK,
+        pgw_worker_new(
+            conf, &(pgw_worker_spec){sizeof(pgw_worker_spec), one, 1, fn, batch_fn, NULL}, &w));
+}
+
+static void runs(void)
+{
+    if (pgw_worker_run(w, stop) != PGW_OK) TEST_FAIL_MESSAGE(pgw_worker_error(w));
+    stats.struct_size = sizeof(stats);
+    pgw_worker_get_stats(w, &stats);
+}
+
+static void handle(const char *kind, pgw_handler_fn *fn, void *arg, const pgw_kind_opts *opts)
+{
+    if (pgw_worker_handle(w, kind, fn, arg, opts) != PGW_OK) TEST_FAIL_MESSAGE(pgw_worker_error(w));
+}
+
+void test_a_job_goes_to_the_handler_of_its_kind(void)
+{
+    atomic_int counts[3] = {0, 0, 0};
+
+    fake_jobs("q", 60, 60000);
+    fake_kind(1, 10, "b", NULL);
+    fake_kind(11, 30, "a", NULL);
+    fake_kind(31, 40, "c", NULL);
+    born(noop, NULL);
+    handle("b", counting, &counts[2], NULL);
+    handle("a", counting, &counts[0], NULL);
+    handle("b", counting, &counts[1], NULL); /* instead */
+    handle("", counting, &counts[2], NULL);
+    runs();
+    TEST_ASSERT_EQUAL_INT(20, atomic_load(&counts[0]));
+    TEST_ASSERT_EQUAL_INT(10, atomic_load(&counts[1]));
+    TEST_ASSERT_EQUAL_INT(20, atomic_load(&counts[2]));
+    TEST_ASSERT_EQUAL_INT(10, atomic_load(&called));
+    TEST_ASSERT_EQUAL_INT(60, fake_count(FAKE_DONE));
+}
+
+void test_a_batch_handler_gets_no_job_of_a_kind_with_a_handler(void)
+{
+    atomic_int count = 0;
+
+    fake_jobs("q", 100, 60000);
+    fake_kind(50, 59, "a", NULL);
+    set("worker.batch", "8");
+    born(NULL, noop_batch);
+    handle("a", counting, &count, NULL);
+    runs();
+    TEST_ASSERT_EQUAL_INT(10, atomic_load(&count));
+    TEST_ASSERT_EQUAL_INT(90, atomic_load(&called));
+    TEST_ASSERT_EQUAL_INT(100, fake_count(FAKE_DONE));
+}
+
+void test_a_job_without_a_handler_fails_and_names_its_kind(void)
+{
+    fake_jobs("q", 1, 60000);
+    fake_kind(1, 1, "odd", NULL);
+    born(NULL, NULL);
+    handle("a", noop, NULL, NULL);
+    runs();
+    TEST_ASSERT_EQUAL_INT(FAKE_LATER, fake_state_of(1));
+    TEST_ASSERT_EQUAL_STRING("this worker has no handler for kind \"odd\"", fake_error_of(1));
+    TEST_ASSERT_EQUAL_INT64(1, stats.failed);
+}
+
+void test_a_worker_without_any_handler_does_not_run(void)
+{
+    born(NULL, NULL);
+    TEST_ASSERT_EQUAL_INT(PGW_EMISUSE, pgw_worker_run(w, stop));
+    TEST_ASSERT_NOT_NULL(strstr(pgw_worker_error(w), "pgw_worker_handle()"));
+}
+
+void test_a_kind_over_its_limit_keeps_no_handler_from_other_kinds(void)
+{
+    pgw_kind_opts o = PGW_KIND_OPTS_INIT;
+    pthread_t thread;
+    void *st;
+
+    atomic_store(&slow_now, 0);
+    atomic_store(&slow_most, 0);
+    fake_jobs("q", 60, 60000);
+    fake_kind(1, 40, "slow", NULL);
+    set("worker.until_empty", "off");
+    born(noop, NULL);
+    o.concurrency = 2;
+    handle("slow", slow, NULL, &o);
+    TEST_ASSERT_EQUAL_INT(0, pthread_create(&thread, NULL, run_in_thread, NULL));
+    await(&called, 20); /* behind 40 slow ones, of which none is done */
+    for (int i = 0; i < 20000 && fake_count(FAKE_LATER) < 38; i++) nap(1);
+    TEST_ASSERT_EQUAL_INT(38, fake_count(FAKE_LATER)); /* nothing but what runs is kept */
+    TEST_ASSERT_EQUAL_INT(2, fake_count(FAKE_LEASED));
+    for (int64_t id = 1; id <= 40; id++) {
+        if (fake_state_of(id) != FAKE_LATER) continue;
+        TEST_ASSERT_TRUE(fake_delay_of(id) >= 250 && fake_delay_of(id) <= 60000);
+    }
+    atomic_store(&phase, 1);
+    pgw_stop_notify(stop);
+    pthread_join(thread, &st);
+    TEST_ASSERT_EQUAL_INT(PGW_OK, (int)(intptr_t)st);
+    TEST_ASSERT_EQUAL_INT(2, atomic_load(&slow_most));
+    TEST_ASSERT_EQUAL_INT(22, fake_count(FAKE_DONE));
+}
+
+void test_quick_jobs_of_a_kind_with_a_limit_wait_their_turn_in_the_worker(void)
+{
+    pgw_kind_opts o = PGW_KIND_OPTS_INIT;
+    atomic_int count = 0;
+
+    fake_jobs("q", 1, 60000);
+    fake_kind(1, 1, "a", NULL);
+    set("worker.concurrency", "8");
+    o.concurrency = 1;
+    born(NULL, NULL);
+    handle("a", counting, &count, &o);
+    runs(); /* from now on it knows how long one takes */
+    fake_jobs("q", 8, 60000);
+    fake_kind(2, 9, "a", NULL);
+    runs();
+    TEST_ASSERT_EQUAL_INT(9, atomic_load(&count));
+    TEST_ASSERT_EQUAL_INT(0, fake_calls(FAKE_SNOOZE) + fake_calls(FAKE_RELEASE));
+}
+
+void test_a_kind_says_when_its_jobs_are_retried_and_when_they_die(void)
+{
+    pgw_kind_opts o = PGW_KIND_OPTS_INIT;
+
+    fake_jobs("q", 3, 60000);
+    fake_kind(1, 1, "backs off", NULL);
+    fake_kind(2, 2, "says so", NULL);
+    fake_kind(3, 3, "dies", NULL);
+    born(noop, NULL);
+    o.backoff_ms = 1600;
+    handle("backs off", failing, NULL, &o);
+    handle("says so", failing, &o, &o);
+    o.max_attempts = 1;
+    handle("dies", failing, NULL, &o);
+    runs();
+    TEST_ASSERT_EQUAL_INT(FAKE_LATER, fake_state_of(1));
+    TEST_ASSERT_TRUE(fake_delay_of(1) >= 100 && fake_delay_of(1) <= 1600);
+    TEST_ASSERT_EQUAL_INT64(77, fake_delay_of(2));
+    TEST_ASSERT_EQUAL_INT(FAKE_DEAD, fake_state_of(3));
+    TEST_ASSERT_EQUAL_INT64(1, stats.dead);
+}
+
+void test_the_backoff_of_a_kind_doubles_up_to_its_cap(void)
+{
+    static const int64_t most[] = {160, 320, 640, 1000, 1000};
+    pgw_kind_opts o = PGW_KIND_OPTS_INIT;
+
+    o.backoff_ms = 160, o.backoff_cap_ms = 1000;
+    fake_jobs("q", 1, 60000);
+    born(failing, NULL);
+    handle("", failing, NULL, &o);
+    for (size_t i = 0; i < sizeof(most) / sizeof(most[0]); i++) {
+        runs();
+        TEST_ASSERT_TRUE(fake_delay_of(1) >= most[i] / 16 && fake_delay_of(1) <= most[i]);
+        fake_retries(1);
+    }
+}
+
+void test_jobs_that_are_put_off_come_back_twice_as_fast_as_they_run(void)
+{
+    pgw__kind kind = {.limit = 2};
+    int64_t last = 0;
+
+    pgw__kind_ran(&kind, 400000);
+    TEST_ASSERT_EQUAL_INT(1, pgw__kind_room(&kind)); /* a quarter of a second for two */
+    for (int i = 1; i <= 50; i++) {
+        const int64_t ms = pgw__kind_put_off_ms(&kind, 1000000);
+
+        TEST_ASSERT_TRUE(ms > i * 100 && ms <= i * 100 + 250);
+        TEST_ASSERT_EQUAL_INT64(0, ms % 250);
+        TEST_ASSERT_TRUE(ms >= last);
+        last = ms;
+    }
+    for (int i = 0; i < 10000; i++) last = pgw__kind_put_off_ms(&kind, 1000000);
+    TEST_ASSERT_TRUE(last >= 60000 && last <= 60250);
+    TEST_ASSERT_TRUE(pgw__kind_put_off_ms(&kind, INT64_C(200000000)) <= 500); /* all are back */
+}
+
+void test_the_timeout_of_a_job_goes_before_its_kinds_and_that_before_the_workers(void)
+{
+    pgw_kind_opts o = PGW_KIND_OPTS_INIT;
+
+    fake_jobs("q", 1, 60000);
+    fake_kind(1, 1, "a", NULL);
+    o.timeout_ms = 20;
+    born(noop, NULL);
+    handle("a", until_signalled, NULL, &o);
+    runs();
+    TEST_ASSERT_EQUAL_INT(PGW_SIGNAL_TIMEOUT, atomic_load(&seen));
+    pgw_worker_free(w);
+
+    fake_jobs("q", 1, 60000);
+    fake_kind(2, 2, "a", "{\"a\": {\"timeout_ms\": 5}, \"timeout_ms\": 20}");
+    atomic_store(&seen, 0);
+    set("worker.job_timeout_ms", "86400000");
+    o.timeout_ms = PGW_UNLIMITED;
+    born(noop, NULL);
+    handle("a", until_signalled, NULL, &o);
+    runs();
+    TEST_ASSERT_EQUAL_INT(PGW_SIGNAL_TIMEOUT, atomic_load(&seen));
+    TEST_ASSERT_EQUAL_INT(0, w->given.kinds[0]->held);
+}
+
+void test_what_no_handler_can_be_set_with_is_named(void)
+{
+    char longer[257];
+    pgw_kind_opts o;
+
+    memset(longer, 'x', 256);
+    longer[256] = '\0';
+    born(NULL, NULL);
+#define BAD(words, ...)                                                                         \
+    do {                                                                                        \
+        o = (pgw_kind_opts)PGW_KIND_OPTS_INIT;                                                  \
+        TEST_ASSERT_EQUAL_INT(PGW_EINVAL, (__VA_ARGS__));                                       \
+        if (strstr(pgw_worker_error(w), words) == NULL) TEST_FAIL_MESSAGE(pgw_worker_error(w)); \
+    } while (0)
+    BAD("`kind` is NULL", pgw_worker_handle(w, NULL, noop, NULL, &o));
+    BAD("`kind` is longer than 255 bytes", pgw_worker_handle(w, longer, noop, NULL, &o));
+    BAD("`kind` has a control character", pgw_worker_handle(w, "a\n", noop, NULL, &o));
+    BAD("`fn` is NULL", pgw_worker_handle(w, "a", NULL, NULL, &o));
+    BAD("`opts->struct_size`", (o.struct_size = 3, pgw_worker_handle(w, "a", noop, NULL, &o)));
+    BAD("`opts->concurrency` is 0: allowed is 1 .. 1024",
+        (o.concurrency = 0, pgw_worker_handle(w, "a", noop, NULL, &o)));
+    BAD("`opts->max_attempts` is -1",
+        (o.max_attempts = -1, pgw_worker_handle(w, "a", noop, NULL, &o)));
+    BAD("`opts->timeout_ms` is 0: allowed is 1 ..",
+        (o.timeout_ms = 0, pgw_worker_handle(w, "a", noop, NULL, &o)));
+    BAD("`opts->timeout_ms` is 2592000001",
+        (o.timeout_ms = 2592000001, pgw_worker_handle(w, "a", noop, NULL, &o)));
+    BAD("`opts->backoff_ms` is -1", (o.backoff_ms = -1, pgw_worker_handle(w, "a", noop, NULL, &o)));
+    BAD("`opts->backoff_cap_ms` is -1",
+        (o.backoff_cap_ms = -1, pgw_worker_handle(w, "a", noop, NULL, &o)));
+#undef BAD
+    TEST_ASSERT_EQUAL_INT(PGW_EINVAL, pgw_worker_handle(NULL, "a", noop, NULL, NULL));
+    TEST_ASSERT_EQUAL_INT(0, w->given.kinds_count);
+}
+
+static void misused(void *arg)
+{
+    *(int *)arg = pgw_worker_handle(w, "a", noop, NULL, NULL);
+}
+
+void test_a_worker_that_runs_gets_no_handler(void)
+{
+    int st = PGW_OK;
+
+    born(noop, NULL);
+    pgw_worker_on_ready(w, misused, &st);
+    runs();
+    TEST_ASSERT_EQUAL_INT(PGW_EMISUSE, st);
 }

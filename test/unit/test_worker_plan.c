@@ -61,6 +61,15 @@ void test_prefetched_jobs_that_no_handler_will_take_soon_are_requeued(void)
     TEST_ASSERT_TRUE(next().release);
 }
 
+void test_jobs_that_wait_for_others_of_their_kind_are_requeued_at_a_stop(void)
+{
+    v.n.waiting = v.n.running = 1;
+    TEST_ASSERT_FALSE(next().release);
+    TEST_ASSERT_EQUAL_INT(8, next().claim); /* they count for no other kind */
+    v.stops = 1;
+    TEST_ASSERT_TRUE(next().release);
+}
+
 void test_a_prefetch_buffer_of_one_is_filled_whenever_it_is_empty(void)
 {
     v.prefetch = 1;

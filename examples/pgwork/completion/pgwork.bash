@@ -68,7 +68,8 @@ _pgwork() {
         case $verb in
         list) own="--at-most" queue= ;;
         depth) own="--at-most" ;;
-        create | set) own="--lease --max-attempts --backoff --backoff-cap --retention --max-bytes --notify --expired" ;;
+        create | set) own="--lease --max-attempts --backoff --backoff-cap --retention --dead-retention
+            --max-bytes --notify --expired" ;;
         purge) own="--state" ;;
         hold) own="--for --until --reason" ;;
         drop) own="--force" ;;
@@ -77,8 +78,8 @@ _pgwork() {
     enqueue) own="-f --file -0 --null -J --json-lines -F --full --member --empty -b --body -k --kind -p --priority
         --delay --run-at --max-attempts --lease -t --tag --key --key-scope --key-policy --key-replace --key-period --group
         --expires --ttl --meta --op" ;;
-    work) own="-j --jobs -n --max --once --until-empty --lease --timeout --grace --pass --later --hold -k --keep-output -b --body
-        --literal --holder --" ;;
+    work) own="-j --jobs -n --max --once --until-empty --lease --timeout --grace --pass --later --hold --kind --kind-jobs
+        --kind-timeout -k --keep-output -b --body --literal --holder --" ;;
     claim) own="-n --max --lease --wait --holder" ;;
     complete) own="--output" ;;
     fail) own="-e --error --retry --dead" ;;
