@@ -140,6 +140,8 @@ void check_calls(check *c); /* what was answered, against it */
 void check_live(check *c);  /* check_live.c */
 void check_other(check *c); /* check_other.c: locks, permits, counters, ticks, rows */
 
+/* Reads the calls of a history. check_history() does this first. */
+void check_frame(check *c, const history *h);
 /* All of it. Returns how many rules were broken; count[] says which. */
 size_t check_history(check *c, const history *h);
 void check_free(check *c);
