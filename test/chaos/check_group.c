@@ -216,8 +216,8 @@ static void look(groups *g, gate *gt, const event *e, bool moved)
     const bool room = first && !(set && set->a[5]) && !stopped(g, gt, e->t + 1, e->t) &&
                       count(g, gt, e->t) < limit_in(g, gt, set);
     if (gt->room && (moved || !room || e->op == OP_fin)) {
-        if (first && too_long(g, gt->queue, gt->room, e->t))
-            broken(g->c, R_gated, first->id, e, NULL);
+        if (too_long(g, gt->queue, gt->room, e->t))
+            broken(g->c, R_gated, first ? first->id : e->a[1], e, NULL);
         gt->room = 0;
     }
     if (room && !gt->room) gt->room = e->t;
