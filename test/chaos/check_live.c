@@ -72,6 +72,9 @@ static void on_empty(live *l, const request *k)
     if (queue < 0 || queue >= QUEUES) return;
     for (int lane = 0; lane < LANES; lane++) {
         const waiting *w = front(&l->lines[queue][lane]);
+        if (w && queue == DROPPED && /* lost with its queue, and pruned later */
+            administered(l->c, queue, OP_drp, w->since - 40000000, w->since))
+            continue;
         if (w && too_long(l, w->since, queue, k->i->t))
             broken(l->c, R_starved, w->j->id, k->i, NULL);
     }

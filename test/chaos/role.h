@@ -44,7 +44,7 @@ int64_t sql_ask(const char *sql, PGresult **res);
 /* role_operator: calls with their outcomes */
 int64_t admin_begin(enum op op, int queue, int64_t what);
 void admin_end(enum op op, int64_t call, pgw_status st, bool effect_seen, enum class class);
-void admin_cancel(pgw *by, int queue);
+void admin_cancel(pgw *by, int queue, bool undo);
 
 /* Objects that are not jobs, as the sink knows them */
 #define LOCK_OBJECT(i) (-1 - (int64_t)(i))

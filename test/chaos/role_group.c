@@ -128,7 +128,8 @@ void role_keeper(void)
             st = pgw_group_purge(h, "q7", "g5", &n);
             admin_end(OP_pur, call, st, n > 0, C_purge);
             break;
-        default: admin_cancel(h, GROUPED + draw(4));
+        case 8: admin_cancel(h, GROUPED + draw(4), true); break;
+        default: admin_cancel(h, GROUPED + draw(4), false);
         }
         nap_ms(draw(800));
     }

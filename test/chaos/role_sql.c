@@ -274,7 +274,7 @@ static int note_id(const pgw_job *job, void *arg)
     return some->n == 20;
 }
 
-void admin_cancel(pgw *by, int queue)
+void admin_cancel(pgw *by, int queue, bool undo)
 {
     static const pgw_state states[] = {PGW_STATE_READY, PGW_STATE_DELAYED, PGW_STATE_LEASED,
                                        PGW_STATE_GATED};
@@ -282,14 +282,20 @@ void admin_cancel(pgw *by, int queue)
     int64_t calls[20];
     pgw_jobs_opts o = PGW_JOBS_OPTS_INIT;
 
-    o.queue = queue_name(some.queue), o.state = states[draw(queue < GROUPED ? 3 : 4)], o.limit = 1 + draw(19);
+    o.queue = queue_name(some.queue), o.state = undo ? PGW_STATE_GATED : states[draw(queue < GROUPED ? 3 : 4)], o.limit = 1 + draw(19);
     if (pgw_jobs_each(by, &o, note_id, &some) < 0 || some.n == 0) return;
     for (size_t i = 0; i < some.n; i++) {
         calls[i] = hist_call();
         hist_add(calls[i], 'i', OP_can, some.queue, some.refs[i].id);
     }
     hist_flush();
-    const pgw_status st = pgw_cancel(by, queue_name(some.queue), some.refs, some.n);
+    pgw_status st = undo ? pgw_txn_begin(by) : PGW_OK;
+    if (st == PGW_OK) st = pgw_cancel(by, queue_name(some.queue), some.refs, some.n);
+    if (undo) {
+        nap_ms(draw(1500)); /* nobody may pass them meanwhile */
+        pgw_txn_rollback(by);
+        st = PGW_ECONN; /* not applied, for certain: no COMMIT was sent */
+    }
     bool did = false;
     for (size_t i = 0; i < some.n; i++) {
         did |= st >= 0 && some.refs[i].outcome >= 0;
@@ -327,7 +333,7 @@ void role_operator(void)
             st = pgw_reschedule(h, "q1", NULL, &n);
             admin_end(OP_res, call, st, n > 0, C_reschedule);
             break;
-        default: admin_cancel(h, 1 + draw(2));
+        default: admin_cancel(h, 1 + draw(2), false);
         }
         nap_ms(draw(1000));
     }
