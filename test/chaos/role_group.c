@@ -48,7 +48,7 @@ static void transaction(void)
 
     st = sql_run(draw(3) ? "BEGIN" : "BEGIN ISOLATION LEVEL REPEATABLE READ");
     while (st == S_OK && begun < n) st = add(&calls[begun++]);
-    nap_ms(draw(4) ? 0 : draw(4) ? draw(2000) : draw(late_ms()));
+    nap_ms(draw(12) ? 0 : draw(4) ? draw(2000) : draw(late_ms()));
     if (st == S_OK && keep)
         st = sql_run("COMMIT");
     else
@@ -61,7 +61,7 @@ void role_group(void)
     const int pause_ms = getenv("CHAOS_PACE_MS") ? atoi(getenv("CHAOS_PACE_MS")) : 50;
     while (going()) {
         if (sql_up()) transaction();
-        nap_ms(draw(4 * pause_ms));
+        nap_ms(draw(12 * pause_ms));
     }
 }
 

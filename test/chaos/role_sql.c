@@ -208,7 +208,7 @@ static void claim(int mode)
         hist(call, 'o', OP_clm, st, 0);
     }
     if (j.n && (calm() || draw(10))) {
-        if (!calm() && draw(8) == 0) nap_ms(draw(3000));
+        if (!calm() && draw(queue < GROUPED ? 8 : 40) == 0) nap_ms(draw(3000));
         if (j.n <= 100 && draw(2)) extend(&j, queue);
         complete(&j, queue, counter);
     }

@@ -105,9 +105,10 @@ static void claim(hand *j, bool done)
  */
 static bool settle(hand *j)
 {
-    const int what = calm() ? 19 : draw(20);
+    int what = calm() ? 19 : draw(20);
     size_t half = j->n / 2;
 
+    if (j->queue >= GROUPED && what < 3 && draw(4)) what = 19; /* few at a time: so seldom slowly */
     if (what == 0 && (j->n <= 100 || draw(4) == 0)) return false; /* forgotten */
     if (what == 1 && (j->n <= 100 || draw(4) == 0)) {
         nap_ms(j->lease_ms + 200 + draw(1500)); /* too late, perhaps */

@@ -2,5 +2,5 @@
 # function: _store_gated
 # roles: worker sql reaper group keeper
 # faults: -
-# pace: 60
+# pace: 4
 s/FROM w GROUP BY w.gate RETURNING gate/FROM w WHERE false GROUP BY w.gate RETURNING gate/

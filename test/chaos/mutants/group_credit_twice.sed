@@ -2,5 +2,5 @@
 # function: _leave
 # roles: worker sql reaper group keeper
 # faults: -
-# pace: 60
+# pace: 4
 s/ELSE count(\*) END/ELSE 2 * count(*) END/

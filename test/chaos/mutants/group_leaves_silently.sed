@@ -2,5 +2,5 @@
 # function: _leave
 # roles: worker sql reaper group keeper
 # faults: -
-# pace: 60
+# pace: 4
 /INSERT INTO pgwork.gate_event/,/GROUP BY/s/FROM a GROUP BY/FROM a WHERE false GROUP BY/

@@ -2,5 +2,5 @@
 # function: _open_gates
 # roles: worker sql reaper group keeper
 # faults: -
-# pace: 60
+# pace: 4
 s/AND a.low > r.start OFFSET 0/AND false OFFSET 0/

@@ -2,5 +2,5 @@
 # function: _open_gates
 # roles: worker sql reaper group keeper
 # faults: -
-# pace: 60
+# pace: 4
 s/d.place > r.start ORDER BY d.place LIMIT/d.place > r.start ORDER BY d.place DESC LIMIT/

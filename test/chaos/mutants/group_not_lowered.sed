@@ -2,5 +2,5 @@
 # function: _open_gates
 # roles: worker sql reaper group keeper
 # faults: -
-# pace: 60
+# pace: 4
 s/c.others GROUP BY/false GROUP BY/

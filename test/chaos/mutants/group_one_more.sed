@@ -2,5 +2,5 @@
 # function: _open_gates
 # roles: worker sql reaper group keeper
 # faults: -
-# pace: 60
+# pace: 4
 s/greatest(0, g.most - (SELECT/greatest(0, 1 + g.most - (SELECT/

@@ -2,5 +2,5 @@
 # function: _to_gates
 # roles: worker sql reaper group keeper
 # faults: -
-# pace: 60
+# pace: 4
 s/q.id, a.gate, -1 FROM a;/q.id, a.gate, -1 FROM a WHERE false;/

@@ -2,5 +2,5 @@
 # function: _leave_unfinished
 # roles: worker sql reaper group keeper
 # faults: -
-# pace: 60
+# pace: 4
 s/WHERE s.policy = 'pass' OR/WHERE s.policy <> 'block' OR/

@@ -2,5 +2,5 @@
 # function: _complete
 # roles: worker sql reaper group keeper
 # faults: -
-# pace: 60
+# pace: 4
 s/    tokens := pgwork._tokens(ids, tokens);/&\n    PERFORM pgwork._leave(q.id, ids);/

@@ -2,5 +2,5 @@
 # function: _open_gates
 # roles: worker sql reaper group keeper
 # faults: -
-# pace: 60
+# pace: 4
 s/e.credit > 0 AND e.terms = q.group_terms/e.credit > 0/

@@ -2,5 +2,5 @@
 # function: group_unblock
 # roles: worker sql reaper group keeper
 # faults: -
-# pace: 60
+# pace: 4
 s/ AND d.gate IS NULL OFFSET 0/ OFFSET 0/

@@ -2,5 +2,5 @@
 # function: _lock_gates
 # roles: worker sql reaper group keeper
 # faults: -
-# pace: 60
+# pace: 4
 s/ AND pg_try_advisory_xact_lock(k)//
