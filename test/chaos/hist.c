@@ -110,12 +110,19 @@ bad:
     return 0;
 }
 
+/* Of a job within a transaction: there, through its gates, ready, leased. */
+static int step(const event *e)
+{
+    return 2 * (e->op == OP_dly && e->a[6] ? OP_new : e->op) + (e->op == OP_dly);
+}
+
 static int in_order(const void *x, const void *y)
 {
     const event *a = x, *b = y;
     if (a->t != b->t) return a->t < b->t ? -1 : 1;
     if (a->proc != b->proc) return a->proc < b->proc ? -1 : 1;
     if (a->call != b->call) return a->call < b->call ? -1 : 1;
+    if (a->phase == 't' && b->phase == 't') return step(a) - step(b);
     return (a->phase == 'o') - (b->phase == 'o');
 }
 

@@ -1,0 +1,6 @@
+# urgent jobs behind one with a place are forgotten
+# function: _open_gates
+# roles: worker sql reaper group keeper
+# faults: -
+# pace: 4
+s/c.others GROUP BY/false GROUP BY/
