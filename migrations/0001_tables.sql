@@ -47,7 +47,7 @@ CREATE TABLE pgwork.queue (
     max_bytes      integer NOT NULL DEFAULT 16777216   CHECK (max_bytes BETWEEN 1 AND 268435455),
     paused         boolean NOT NULL DEFAULT false, -- no claims
     draining       boolean NOT NULL DEFAULT false, -- no enqueues
-    notify         boolean NOT NULL DEFAULT true,  -- wake up waiting workers
+    notify boolean NOT NULL DEFAULT true, payload_visible boolean NOT NULL DEFAULT false, -- to viewers
     created_at     timestamptz NOT NULL DEFAULT pgwork._now()
 );
 
@@ -87,7 +87,6 @@ EXCEPTION WHEN feature_not_supported THEN -- a server that was built without it
     ALTER TABLE pgwork.live_job ALTER ids SET STORAGE EXTERNAL, ALTER kinds SET STORAGE EXTERNAL,
         ALTER payloads SET STORAGE EXTERNAL, ALTER created SET STORAGE EXTERNAL;
 END $$;
-
 
 -- The jobs of a row, one by one. (The planner inlines it.)
 CREATE FUNCTION pgwork._jobs(j pgwork.live_job)

@@ -70,7 +70,7 @@ END $$;
 
 CREATE FUNCTION pgwork.queue_create(queue text, lease_ms bigint DEFAULT NULL, max_attempts integer DEFAULT NULL,
     backoff_ms bigint DEFAULT NULL, backoff_cap_ms bigint DEFAULT NULL, retention_ms bigint DEFAULT NULL,
-    max_bytes integer DEFAULT NULL, notify boolean DEFAULT NULL) RETURNS void
+    max_bytes integer DEFAULT NULL, notify boolean DEFAULT NULL, payload_visible boolean DEFAULT NULL) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM pgwork._check_queue_name(queue);
@@ -80,12 +80,12 @@ BEGIN
         PERFORM pgwork._make_queue(queue);
     END LOOP;
     PERFORM pgwork.queue_set(queue, lease_ms, max_attempts, backoff_ms, backoff_cap_ms, retention_ms, max_bytes,
-                             notify);
+                             notify, payload_visible);
 END $$;
 
 CREATE FUNCTION pgwork.queue_set(queue text, lease_ms bigint DEFAULT NULL, max_attempts integer DEFAULT NULL,
     backoff_ms bigint DEFAULT NULL, backoff_cap_ms bigint DEFAULT NULL, retention_ms bigint DEFAULT NULL,
-    max_bytes integer DEFAULT NULL, notify boolean DEFAULT NULL) RETURNS void
+    max_bytes integer DEFAULT NULL, notify boolean DEFAULT NULL, payload_visible boolean DEFAULT NULL) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE q pgwork.queue := pgwork._queue(queue);
@@ -101,9 +101,9 @@ BEGIN
        SET lease_ms = coalesce(lease_ms, t.lease_ms), max_attempts = coalesce(max_attempts, t.max_attempts),
            backoff_ms = coalesce(backoff_ms, t.backoff_ms), backoff_cap_ms = coalesce(backoff_cap_ms, t.backoff_cap_ms),
            retention_ms = coalesce(retention_ms, t.retention_ms), max_bytes = coalesce(max_bytes, t.max_bytes),
-           notify = coalesce(notify, t.notify)
+           notify = coalesce(notify, t.notify), payload_visible = coalesce(payload_visible, t.payload_visible)
      WHERE t.id = q.id AND num_nonnulls(lease_ms, max_attempts, backoff_ms, backoff_cap_ms, retention_ms, max_bytes,
-                                        notify) > 0;
+                                        notify, payload_visible) > 0;
     IF NOT FOUND THEN PERFORM pgwork._queue(queue); END IF; -- it may be gone by now
 END $$;
 

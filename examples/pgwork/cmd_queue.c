@@ -46,6 +46,7 @@ static int queue_each(const pgw_queue_info *q, void *arg)
         out_int(&o, "retention_ms", q->opts->retention_ms);
         out_int(&o, "max_bytes", q->opts->max_bytes);
         out_bool(&o, "notify", q->opts->notify != 0);
+        out_bool(&o, "payload_visible", q->opts->payload_visible != 0);
         out_end(&o);
         return 0;
     }
@@ -102,25 +103,29 @@ static int queue_configure(cli *c, int argc, char **argv, const usage *use,
                            pgw_status (*apply)(pgw *, const char *, const pgw_queue_opts *))
 {
     pgw_queue_opts q = PGW_QUEUE_OPTS_INIT;
-    const char *notify = NULL;
-    const opt opts[] = {{0, "lease", "TIME", "lease of a job that names none (30s)",
-                         .ms = &q.lease_ms, .min = 100, .max = CLI_DAY},
-                        {0, "max-attempts", "N", "then a job goes to the dead letters (10)",
-                         .number = &q.max_attempts, .min = 1, .max = 1000},
-                        {0, "backoff", "TIME", "first retry within TIME, then twice as much (1s)",
-                         .ms = &q.backoff_ms, .min = 0, .max = CLI_YEAR},
-                        {0, "backoff-cap", "TIME", "no retry later than TIME (1h)",
-                         .ms = &q.backoff_cap_ms, .min = 0, .max = CLI_YEAR},
-                        {0, "retention", "TIME", "keep finished jobs so long; 0: don't (0)",
-                         .ms = &q.retention_ms, .min = 0, .max = 100 * CLI_YEAR},
-                        {0, "max-bytes", "N", "payload, body and meta of a job together (16777216)",
-                         .number = &q.max_bytes, .min = 1, .max = 268435455},
-                        {0, "notify", "on|off", "wake sleeping workers (on)", .text = &notify},
-                        {.name = NULL}};
+    const char *notify = NULL, *visible = NULL;
+    const opt opts[] = {
+        {0, "lease", "TIME", "lease of a job that names none (30s)", .ms = &q.lease_ms, .min = 100,
+         .max = CLI_DAY},
+        {0, "max-attempts", "N", "then a job goes to the dead letters (10)",
+         .number = &q.max_attempts, .min = 1, .max = 1000},
+        {0, "backoff", "TIME", "first retry within TIME, then twice as much (1s)",
+         .ms = &q.backoff_ms, .min = 0, .max = CLI_YEAR},
+        {0, "backoff-cap", "TIME", "no retry later than TIME (1h)", .ms = &q.backoff_cap_ms,
+         .min = 0, .max = CLI_YEAR},
+        {0, "retention", "TIME", "keep finished jobs so long; 0: don't (0)", .ms = &q.retention_ms,
+         .min = 0, .max = 100 * CLI_YEAR},
+        {0, "max-bytes", "N", "payload, body and meta of a job together (16777216)",
+         .number = &q.max_bytes, .min = 1, .max = 268435455},
+        {0, "notify", "on|off", "wake sleeping workers (on)", .text = &notify},
+        {0, "payload-visible", "on|off", "viewers see payloads (off)", .text = &visible},
+        {.name = NULL}};
     args a;
     int code = opts_parse(c, &a, use, opts, argc, argv);
     if (code != OPTS_GO) return code;
     if ((code = queue_switch(c, "notify", notify, &q.notify)) != CLI_DONE) return code;
+    code = queue_switch(c, "payload-visible", visible, &q.payload_visible);
+    if (code != CLI_DONE) return code;
     if ((code = cli_open(c, false)) != CLI_DONE) return code;
     return apply(c->h, a.at[0], &q) < 0 ? cli_fail_at(c->h) : CLI_DONE;
 }

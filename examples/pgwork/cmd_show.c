@@ -76,6 +76,7 @@ static int show_each(const pgw_job *job, void *arg)
     for (size_t i = 0; i < pgw_job_tags_count(job); i++) show_text("tag", pgw_job_tag(job, i));
     show_lines("error", pgw_job_error(job));
     show_lines("payload", pgw_job_payload(job));
+    if (pgw_job_payload_hidden(job)) show_text("payload", "hidden: queue setting payload_visible");
     pgw_job_body(job, &size);
     if (size) {
         snprintf(word, sizeof word, "%zu bytes", size);

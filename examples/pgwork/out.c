@@ -238,6 +238,7 @@ void out_job(const pgw_job *job, bool claimed)
         out_time(&o, "expires_at", pgw_job_expires_us(job));
         out_text(&o, "error", pgw_job_error(job));
         out_json(&o, "output", pgw_job_output(job));
+        out_bool(&o, "payload_hidden", pgw_job_payload_hidden(job));
     }
     out_end(&o);
 }

@@ -494,7 +494,10 @@ PGW_API int64_t pgw_job_lease_until_us(const pgw_job *job);
  *
  * @param job  as above
  * @returns the field. The state is ready, delayed, leased, done, dead or cancelled. run_at_us is 0
- *   unless the job is delayed, expires_us when it has none.
+ *   unless the job is delayed, expires_us when it has none. payload_hidden: payload, output and
+ *   meta are NULL because the role is pgwork_viewer and the queue does not show them.
+ *
+ *     if (pgw_job_payload_hidden(job)) puts("set payload_visible on the queue to see it");
  */
 PGW_API const char *pgw_job_state(const pgw_job *job);
 PGW_API const char *pgw_job_holder(const pgw_job *job);
@@ -503,6 +506,7 @@ PGW_API const char *pgw_job_key(const pgw_job *job);
 PGW_API const char *pgw_job_group(const pgw_job *job);
 PGW_API int64_t pgw_job_expires_us(const pgw_job *job);
 PGW_API const char *pgw_job_output(const pgw_job *job);
+PGW_API bool pgw_job_payload_hidden(const pgw_job *job);
 PGW_API int64_t pgw_job_run_at_us(const pgw_job *job);
 PGW_API int64_t pgw_job_finished_us(const pgw_job *job);
 /** @} */

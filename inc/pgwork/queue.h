@@ -27,8 +27,9 @@ typedef struct pgw_queue_opts {
     int max_attempts;       /* 1 .. 1000; 10 */
     int max_bytes;          /* payload, body and meta together, 1 .. 268,435,455; 16,777,216 */
     int notify;             /* wake sleeping workers: 1 yes, 0 no; 1 */
+    int payload_visible;    /* pgwork_viewer sees payloads, outputs and meta: 1 yes, 0 no; 0 */
 } pgw_queue_opts;           /* PGW_DEFAULT in a field: leave as it is */
-#define PGW_QUEUE_OPTS_INIT {sizeof(pgw_queue_opts), PGW_DEFAULT, PGW_DEFAULT, PGW_DEFAULT, PGW_DEFAULT, PGW_DEFAULT, PGW_DEFAULT, PGW_DEFAULT}
+#define PGW_QUEUE_OPTS_INIT {sizeof(pgw_queue_opts), PGW_DEFAULT, PGW_DEFAULT, PGW_DEFAULT, PGW_DEFAULT, PGW_DEFAULT, PGW_DEFAULT, PGW_DEFAULT, PGW_DEFAULT}
 /* clang-format on */
 /**
  * Creates a queue. If it exists, sets what @p opts gives.

@@ -18,6 +18,7 @@ struct pgw_job {
     int64_t created_us, lease_until_us, run_at_us, finished_us, expires_us;
     int priority, attempt, max_attempts;
     int quarantined; /* its last holder died */
+    int hidden;      /* payload, output and meta, from a viewer */
 };
 
 struct pgw_batch {
@@ -52,6 +53,7 @@ typedef enum pgw__job_column {
     PGW__JOB_GROUP,
     PGW__JOB_EXPIRES,
     PGW__JOB_META,
+    PGW__JOB_HIDDEN,
     PGW__JOB_QUARANTINED,
     /* where a row is several jobs, what each has of its own; IDS says how many */
     PGW__JOB_IDS,

@@ -14,7 +14,7 @@ static const pgw__job_column list_columns[] = {
     PGW__JOB_LEASE_UNTIL, PGW__JOB_RUN_AT,  PGW__JOB_CREATED,      PGW__JOB_FINISHED,
     PGW__JOB_ERROR,       PGW__JOB_KEY,     PGW__JOB_TAGS,         PGW__JOB_PAYLOAD,
     PGW__JOB_BODY_BYTES,  PGW__JOB_OUTPUT,  PGW__JOB_GROUP,        PGW__JOB_EXPIRES,
-    PGW__JOB_META,        PGW__JOB_END,
+    PGW__JOB_META,        PGW__JOB_HIDDEN,  PGW__JOB_END,
 };
 
 typedef struct list_ctx {

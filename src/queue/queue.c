@@ -31,6 +31,8 @@ static pgw_status queue_settings(pgw *h, pgw__sql sql, const char *queue,
         st = pgw__check_int(h, "opts->max_bytes", o.max_bytes, 1, PGW__BYTES_MAX);
     if (st == PGW_OK && o.notify != PGW_DEFAULT)
         st = pgw__check_int(h, "opts->notify", o.notify, 0, 1);
+    if (st == PGW_OK && o.payload_visible != PGW_DEFAULT)
+        st = pgw__check_int(h, "opts->payload_visible", o.payload_visible, 0, 1);
     if (st != PGW_OK) return st;
     {
         const pgw__param params[] = {
@@ -42,6 +44,7 @@ static pgw_status queue_settings(pgw *h, pgw__sql sql, const char *queue,
             P_INT8_OR_NULL(o.retention_ms, o.retention_ms < 0),
             P_INT4_OR_NULL(o.max_bytes, o.max_bytes < 0),
             {.type = PGW__BOOL, .null = o.notify < 0, .v.b = o.notify == 1},
+            {.type = PGW__BOOL, .null = o.payload_visible < 0, .v.b = o.payload_visible == 1},
             P_END,
         };
 
@@ -191,7 +194,8 @@ static pgw_status queue_read_each(pgw *h, const pgw__rows *rows, void *ctx)
         opts.max_attempts = (int)pgw__rows_int(rows, row, 7);
         opts.max_bytes = (int)pgw__rows_int(rows, row, 8);
         opts.notify = (int)pgw__rows_int(rows, row, 9);
-        queue_depth_from(&depth, rows, row, 10);
+        opts.payload_visible = (int)pgw__rows_int(rows, row, 10);
+        queue_depth_from(&depth, rows, row, 11);
         stop = each->fn(&info, each->arg);
     }
     return count > 0 ? PGW_OK : PGW_OUTCOME_EMPTY;

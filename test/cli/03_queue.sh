@@ -5,7 +5,7 @@ pgwork -q migrate
 code 'no queues yet' 1 pgwork queue list
 code 'create' 0 pgwork queue create a --lease 2m --max-attempts 5 --backoff 500ms --backoff-cap 1h30m --retention 7d --max-bytes 1000 --notify off
 is 'settings' "$(pgwork --json queue list | sed 's/.*"lease_ms"/"lease_ms"/')" \
-    '"lease_ms":120000,"max_attempts":5,"backoff_ms":500,"backoff_cap_ms":5400000,"retention_ms":604800000,"max_bytes":1000,"notify":false}'
+    '"lease_ms":120000,"max_attempts":5,"backoff_ms":500,"backoff_cap_ms":5400000,"retention_ms":604800000,"max_bytes":1000,"notify":false,"payload_visible":false}'
 code 'set' 0 pgwork queue set a --lease 10
 is 'set changes what is given only' "$(pgwork --json queue list | sed 's/.*"lease_ms":\([0-9]*\),"max_attempts":\([0-9]*\).*/\1 \2/')" '10000 5'
 refused 'set of a queue that is not there' 1 'none_such' pgwork queue set none_such --lease 10

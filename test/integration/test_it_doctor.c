@@ -624,7 +624,7 @@ void test_what_a_role_may_not_look_at_is_not_checked_and_is_no_trouble(void)
     snprintf(dsn, sizeof(dsn), "%s user=pgw_it_guest", pgtemp_dsn());
     other = it_open_with(pairs);
     s = visit(other);
-    ASSERT_HAS("note queues: not checked: needs pgwork_operator: permission denied", s->text);
+    ASSERT_HAS("note queues: not checked: needs pgwork_viewer: permission denied", s->text);
     TEST_ASSERT_NULL_MESSAGE(strstr(s->text, "cannot be examined"), s->text);
     ASSERT_HAS("GRANT pg_read_all_stats TO pgw_it_guest", visit(other)->text);
     pgw_close(other);
