@@ -29,6 +29,7 @@
  *   pgwork/cron.h     schedules
  *   pgwork/lock.h     locks across machines
  *   pgwork/sema.h     semaphores across machines
+ *   pgwork/watch.h    workers, counts, what is late, demand
  *   pgwork/admin.h    migrations, doctor
  *
  * In the examples `h` is an open handle, `st` a pgw_status, and what else has not been declared is
@@ -104,6 +105,7 @@
 #include <pgwork/table.h>
 
 #include <pgwork/admin.h>
+#include <pgwork/watch.h>
 
 #ifdef __cplusplus
 extern "C" {

@@ -148,6 +148,8 @@ int cmd_retry(cli *c, int argc, char **argv);
 int cmd_dead(cli *c, int argc, char **argv);
 int cmd_cron(cli *c, int argc, char **argv);
 int cmd_stats(cli *c, int argc, char **argv);
+int cmd_workers(cli *c, int argc, char **argv);
+int cmd_demand(cli *c, int argc, char **argv);
 int cmd_metrics(cli *c, int argc, char **argv);
 int cmd_doctor(cli *c, int argc, char **argv);
 int cmd_lock(cli *c, int argc, char **argv);

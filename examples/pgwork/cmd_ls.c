@@ -6,6 +6,7 @@
 
 #include "opts.h"
 #include "out.h"
+#include "running.h"
 #include "text.h"
 
 typedef struct listing {
@@ -13,6 +14,7 @@ typedef struct listing {
     int64_t now_us;
     int count;
     int64_t last;
+    running jobs;
     table rows;
 } listing;
 
@@ -39,10 +41,11 @@ static int ls_each(const pgw_job *job, void *arg)
 {
     listing *l = arg;
     char attempts[32];
+    int64_t since_us;
     l->count++;
     l->last = pgw_job_id(job);
     if (l->json) {
-        out_job(job, false);
+        out_job(job, false, running_since_us(&l->jobs, job));
         return 0;
     }
     table_int(&l->rows, pgw_job_id(job));
@@ -54,6 +57,8 @@ static int ls_each(const pgw_job *job, void *arg)
     table_text(&l->rows, attempts);
     table_age(&l->rows, (l->now_us - pgw_job_created_us(job)) / 1000);
     ls_when(l, job);
+    since_us = running_since_us(&l->jobs, job);
+    table_age(&l->rows, since_us ? (l->now_us - since_us) / 1000 : -1);
     table_text(&l->rows, pgw_job_holder(job));
     return 0;
 }
@@ -70,27 +75,32 @@ int cmd_ls(cli *c, int argc, char **argv)
         {.name = NULL}};
     static const usage use = {
         .synopsis = "ls [QUEUE] [-s STATE] [-k KIND] [-n N] [--after ID]",
-        .about = "Lists jobs. WHEN shows how long the lease lasts or how late it is, when a "
-                 "delayed job\n"
-                 "is due, or how long ago a job was finished. They come in the order of their "
-                 "ids; where\n"
-                 "there may be more, stderr prints how to go on: --after the last one.",
+        .about =
+            "Lists jobs. WHEN shows how long the lease lasts or how late it is, when a "
+            "delayed job\n"
+            "is due, or how long ago a job was finished. RUNS shows how long a job has been with "
+            "its\n"
+            "handler, if that is a second or more. They come in the order of their "
+            "ids; where\n"
+            "there may be more, stderr prints how to go on: --after the last one.",
         .more = "With --json each job is a line, with everything that `pgwork show` prints. Ends "
                 "with 1 when\n"
                 "there is none.",
         .max = 1,
     };
     static const char *const headings[] = {"ID>",      "QUEUE", "STATE", "KIND",  "PRIO>",
-                                           "ATTEMPT>", "AGE>",  "WHEN>", "HOLDER"};
+                                           "ATTEMPT>", "AGE>",  "WHEN>", "RUNS>", "HOLDER"};
     args a;
     int code = opts_parse(c, &a, &use, opts, argc, argv);
     if (code != OPTS_GO) return code;
     if (a.count) o.queue = a.at[0];
     if ((code = cli_open(c, false)) != CLI_DONE) return code;
     listing l = {.json = c->json, .now_us = text_now_us()};
+    if (!o.state || strcmp(o.state, "leased") == 0) l.jobs = running_read(c, o.queue);
     table_begin(&l.rows, headings, sizeof headings / sizeof *headings);
     pgw_status st = pgw_jobs_each(c->h, &o, ls_each, &l);
     table_end(&l.rows);
+    running_free(&l.jobs);
     cli_go_on(c, l.count, o.limit, l.last);
     if (st < 0) return cli_fail_at(c->h);
     if (st == PGW_OUTCOME_EMPTY && o.queue) cli_queue_there(c, o.queue);

@@ -34,6 +34,8 @@ static const verb commands[] = {
     {"dead", "list, redrive or purge dead letters", cmd_dead},
     {"cron", "schedules: list, add, rm, pause, resume, run, next, tick, claim, ...", cmd_cron},
     {"stats", "count the jobs of every queue", cmd_stats},
+    {"workers", "list workers and what they do", cmd_workers},
+    {"demand", "print how much there is to do, for autoscalers", cmd_demand},
     {"metrics", "print metrics for Prometheus", cmd_metrics},
     {"doctor", "examine server, schema and reapers", cmd_doctor},
     {"lock", "run a command under a named lock, as flock does", cmd_lock},

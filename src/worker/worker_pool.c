@@ -10,6 +10,7 @@
 #include "base/name.h"
 #include "call/check.h"
 #include "queue/job.h"
+#include "worker/worker_report.h"
 
 #define POOL_ALONE_MS 1000 /* after a claim that brought a last attempt too many */
 #define POOL_TRUST_MS 1000 /* a killer is quick */
@@ -139,6 +140,7 @@ pgw_status pgw__worker_admit(pgw_worker *w, pgw_batch *batch, int64_t since, int
     c->next = w->shared.tasksets;
     if (c->next != NULL) c->next->prev = c;
     w->shared.tasksets = c;
+    pgw__report_claimed(w, c, since, server_us);
     pool_add(w, c);
     w->shared.done_before = w->shared.done.count;
     if (pgw__batch_quarantined(batch)) {
@@ -220,7 +222,7 @@ void pgw__worker_sort_out(pgw_worker *w)
 static size_t pool_take(pgw_worker *w, pgw_task **tasks)
 {
     const size_t max = w->given.batch_fn != NULL ? (size_t)w->given.batch : 1;
-    const int64_t now = pgw__clock_ms();
+    const int64_t now_us = pgw__clock_us(), now = now_us / 1000;
     size_t n = 0;
 
     while (n < max && w->shared.ready.first != NULL && !pgw__worker_blocked(w)) {
@@ -228,6 +230,7 @@ static size_t pool_take(pgw_worker *w, pgw_task **tasks)
 
         if (!pool_may_start(w, t, now)) continue;
         t->stage = PGW__RUNNING;
+        pgw__report_started(t, now_us);
         if (t == w->shared.quarantined) w->shared.hold_until = now + POOL_TRUST_MS;
         if (w->given.timeout_ms > 0) {
             atomic_store(&t->tired_at, now + w->given.timeout_ms);
@@ -249,12 +252,17 @@ static size_t pool_take(pgw_worker *w, pgw_task **tasks)
 static void pool_settled(pgw_worker *w, pgw_task *t)
 {
     atomic_fetch_add(&w->n.settled, 1);
-    if (atomic_load(&t->signals) & PGW_SIGNAL_LOST) atomic_fetch_sub(&w->n.lost, 1);
+    pgw__report_told(t, PGW__COUNT_DONE);
+    if (atomic_load(&t->signals) & PGW_SIGNAL_LOST) {
+        atomic_fetch_sub(&w->n.lost, 1);
+        atomic_fetch_sub(&t->tally->lost, 1);
+    }
     pgw__worker_drop(t);
 }
 
 static void pool_put(pgw_worker *w, pgw_task **tasks, size_t n)
 {
+    const int64_t now_us = pgw__clock_us();
     size_t i;
 
     w->shared.busy--;
@@ -264,6 +272,7 @@ static void pool_put(pgw_worker *w, pgw_task **tasks, size_t n)
     for (i = 0; i < n; i++) {
         pgw_task *t = tasks[i];
 
+        pgw__report_returned(t, now_us);
         if (t->verdict == PGW_VERDICT_SETTLED)
             pool_settled(w, t);
         else if (w->shared.closing) /* nobody is left to report it */

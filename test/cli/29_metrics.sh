@@ -7,10 +7,11 @@ series() { grep -E "^($1)[ {]" "$tmp/out"; }
 # format NAME: each metric is described once, before its samples, which stand together and are numbers; no sample comes twice
 format() {
     if awk '
-        BEGIN { label = "[a-z]+=\"([^\"\\\\]|\\\\[\"\\\\n])*\""; sample = "^pgwork_[a-z_]+([{]" label "(," label ")*[}])? [0-9]+([.][0-9][0-9][0-9])?$" }
+        BEGIN { label = "[a-z]+=\"([^\"\\\\]|\\\\[\"\\\\n])*\""; sample = "^pgwork_[a-z0-9_]+([{]" label "(," label ")*[}])? [0-9]+([.][0-9][0-9][0-9])?$" }
         /^# HELP / { if (helped[$3]++ || NF < 4) bad = 1; next }
-        /^# TYPE / { if (typed[$3]++ || !helped[$3] || $4 != "gauge") bad = 1; now = $3; next }
-        { name = $0; sub(/[ {].*/, "", name); series = $0; sub(/ [^ ]*$/, "", series)
+        /^# TYPE / { if (typed[$3]++ || !helped[$3] || $4 !~ /^(gauge|counter|histogram)$/) bad = 1
+            if (($3 ~ /_total$/) != ($4 == "counter")) bad = 1; now = $3; histogram = $4 == "histogram"; next }
+        { name = $0; sub(/[ {].*/, "", name); if (histogram) sub(/_(bucket|sum|count)$/, "", name); series = $0; sub(/ [^ ]*$/, "", series)
           if ($0 !~ sample || name != now || seen[series]++) { print "bad: " $0; bad = 1 } n++ }
         END { exit bad || !n }' "$tmp/out" >"$tmp/err"; then pass "$1"; else fail "$1"; fi
 }
@@ -20,7 +21,8 @@ is 'is not up' "$(grep -v '^#' "$tmp/out")" 'pgwork_up 0'
 format 'and says so in the format'
 pgwork -q migrate
 code 'nothing is there' 0 pgwork metrics --no-doctor
-is 'but it is up' "$(grep -v '^#' "$tmp/out")" 'pgwork_up 1'
+is 'but it is up' "$(grep -v '^#' "$tmp/out" | sed 's/ .*//' | tr '\n' ' ')" \
+    'pgwork_up pgwork_horizon_age_seconds pgwork_horizon_age_transactions pgwork_reapers pgwork_stuck_jobs '
 
 odd='a "b" \c' # a name that has to be escaped
 pgwork queue create "$odd"

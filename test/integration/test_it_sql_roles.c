@@ -103,7 +103,8 @@ void test_nobody_may_call_the_private_functions_nor_a_stranger_anything(void)
                          "operator}'::text[]) r"));
 }
 
-#define VIEWS "beats, job, last_tick, migrations, queue_stats, queues, schedules, stuck_jobs, ticks"
+#define VIEWS "beats, job, last_tick, migrations, minutes, queue_stats, queues, schedules, stuck_jobs, "     \
+    "ticks, workers"
 
 /* The viewer and the operator read views; nobody has a right on a table. */
 void test_no_role_has_rights_on_tables(void)

@@ -26,6 +26,7 @@
 #include "worker_heartbeat.h"
 #include "worker_plan.h"
 #include "worker_pool.h"
+#include "worker_report.h"
 #include "worker_state.h"
 #include "worker_why.h"
 
