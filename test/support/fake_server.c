@@ -608,6 +608,12 @@ int pgw_job_max_attempts(const pgw_job *j)
     (void)j;
     return srv.max_attempts > 0 ? srv.max_attempts : 1000; /* none dies of its attempts */
 }
+/* Enqueued just now. */
+int64_t pgw_job_created_us(const pgw_job *j)
+{
+    return j->lease_until_us - j->lease_ms * 1000;
+}
+
 int64_t pgw_job_lease_until_us(const pgw_job *j)
 {
     return j->lease_until_us;
