@@ -17,7 +17,7 @@ CREATE TABLE pgwork.worker_report (
     ids bigint[] NOT NULL, attempts integer[] NOT NULL, began timestamptz[] NOT NULL -- jobs that run for a second and longer
 ) WITH (autovacuum_vacuum_scale_factor = 0.02);
 
--- What was added up, newest first. Reports up to `upto` are in total; `next` was the last one when this was written.
+-- The ledger of the sums, newest first. Reports up to `upto` are in total; `next` was the last one when this was written.
 CREATE TABLE pgwork.report_sum (version bigint PRIMARY KEY, at timestamptz NOT NULL, upto bigint NOT NULL, next bigint NOT NULL)
     WITH (autovacuum_vacuum_scale_factor = 0.02);
 
@@ -56,7 +56,7 @@ BEGIN
     RETURN QUERY SELECT * FROM pgwork.worker_report r WHERE r.version > coalesce(upto, 0) ORDER BY r.version DESC;
 END $$;
 
--- A worker tells how it goes. Per queue: the version of its report before (0: none), jobs that run, and what was counted
+-- A worker reports. Per queue: the version of its report before (0: none), jobs that run, and what was counted
 -- since. Of jobs that run for long: in which of the queues, id, attempt, and for how many ms. The answer: the versions of
 -- the new reports, 0 for a queue that is not there. A report that a reaper has added up meanwhile begins afresh.
 CREATE FUNCTION pgwork.worker_report(name text, queues text[], versions bigint[], running integer[], counts bigint[], up_ms bigint,
@@ -218,7 +218,7 @@ SELECT q.name AS queue, m.at, m.seconds, m.claimed, m.done, m.failed, m.dead, m.
   FROM pgwork.minute m JOIN pgwork.queue q ON q.id = m.queue;
 
 COMMENT ON FUNCTION pgwork.worker_report(text, text[], bigint[], integer[], bigint[], bigint, integer, boolean, integer[], bigint[], integer[], bigint[])
-    IS 'A worker tells how many jobs it runs and what it has counted since its last report. Called by the worker runtime.';
+    IS 'A worker reports how many jobs it runs and what it has counted since its last report. Called by the worker runtime.';
 COMMENT ON FUNCTION pgwork.queue_counts(text) IS 'What the workers of a queue, or of each, ever did; only grows. And how many of them report.';
 COMMENT ON FUNCTION pgwork.worker_list(text) IS 'Workers that have reported within 30 s, a row for each of their queues, and jobs that they run for a second and longer.';
 COMMENT ON FUNCTION pgwork.overdue(bigint) IS 'Jobs whose lease ended, and delayed jobs whose time came, at least two seconds ago, by queue: up to at_most of a lane.';

@@ -26,7 +26,7 @@ BEGIN {
     module_in("sql", "sql")
     module_in("pq", "pq")
     module_in("call", "ask check")
-    module_in("admin", "doctor migrate")
+    module_in("admin", "doctor migrate watch")
     module_in("coord", "cron lock sema")
     module_in("queue", "job load queue reap")
     module_in("table", "table")

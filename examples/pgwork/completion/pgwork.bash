@@ -21,7 +21,7 @@ _pgwork_offer() {
 _pgwork() {
     local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}
     local commands="migrate queue enqueue work claim complete fail extend release snooze reap ls show
-        cancel reschedule retry dead stats metrics doctor cron lock locks sem table help version"
+        cancel reschedule retry dead stats workers demand metrics doctor cron lock locks sem table help version"
     local global="-d --dsn-file --schema -X --set --json --no-color -q --quiet -v --verbose -h --help
         -V --version"
     local command= verb= i IFS=$' \t\n'
@@ -41,7 +41,7 @@ _pgwork() {
     -d | --dsn-file | -f | --file | -o | --out) COMPREPLY=($(compgen -f -- "$cur")); return ;;
     --state | -s) # of lock it is a switch
         [[ $command = lock ]] || { COMPREPLY=($(compgen -W "ready leased delayed dead done cancelled all" -- "$cur")); return; } ;;
-    --notify) COMPREPLY=($(compgen -W "on off" -- "$cur")); return ;;
+    --notify | --payload-visible) COMPREPLY=($(compgen -W "on off" -- "$cur")); return ;;
     --key-scope) COMPREPLY=($(compgen -W "unfinished ready period" -- "$cur")); return ;;
     --misfire) COMPREPLY=($(compgen -W "once skip all" -- "$cur")); return ;;
     --key-policy) COMPREPLY=($(compgen -W "skip replace error" -- "$cur")); return ;;
@@ -67,7 +67,7 @@ _pgwork() {
         case $verb in
         list) own="--at-most" queue= ;;
         depth) own="--at-most" ;;
-        create | set) own="--lease --max-attempts --backoff --backoff-cap --retention --max-bytes --notify" ;;
+        create | set) own="--lease --max-attempts --backoff --backoff-cap --retention --max-bytes --notify --payload-visible" ;;
         purge) own="--state" ;;
         drop) own="--force" ;;
         esac
@@ -112,6 +112,8 @@ _pgwork() {
         fi
         ;;
     stats) own="-w --watch -i --interval -n --count --at-most" ;;
+    workers) own= ;;
+    demand) own="--at-most -w --within" ;;
     metrics) own="-o --out --at-most --no-doctor" queue= ;;
     lock) own="-s --shared -w --wait -n --no-wait -E --held-code --grace --pass --break --" queue= ;;
     locks) queue= ;;
