@@ -23,6 +23,7 @@
  *   pgwork/async.h    the same verbs without blocking
  *   pgwork/job.h      jobs: enqueue, claim, finish, list
  *   pgwork/queue.h    queues
+ *   pgwork/bulk.h     filters, and operations on many jobs
  *   pgwork/worker.h   the runtime that calls handlers
  *   pgwork/reaper.h   the loop that looks after a schema
  *   pgwork/table.h    leases, optimistic writes and row locks on your own tables
@@ -95,6 +96,7 @@
 #include <pgwork/async.h>
 #include <pgwork/job.h>
 #include <pgwork/queue.h>
+#include <pgwork/bulk.h>
 
 #include <pgwork/reaper.h>
 #include <pgwork/worker.h>

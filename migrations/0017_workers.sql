@@ -1,4 +1,5 @@
--- 0017: what workers report, and what is counted from it. doc/operations.md shows how to read it.
+-- 0017: what workers report, and what is counted from it; below, filters and bulk operations. doc/operations.md shows how
+-- to use both.
 --
 -- Counts are arrays of 56 numbers (the client writes them, src/worker/worker_report.c):
 --   1 claimed, 2 done, 3 failed, 4 dead, 5 refused, 6 lost; 7 and 8 the sums of waiting and running time in us;
@@ -145,6 +146,8 @@ BEGIN
          AND EXISTS (SELECT FROM n WHERE n.queue = t.queue);
     DELETE FROM pgwork.minute m WHERE m.ctid = ANY (ARRAY(
         SELECT o.ctid FROM pgwork.minute o WHERE o.at < now_is - interval '7 days' LIMIT 10000));
+    DELETE FROM pgwork.log_entry l WHERE l.ctid = ANY (ARRAY(
+        SELECT o.ctid FROM pgwork.log_entry o WHERE o.at < now_is - interval '90 days' LIMIT 10000));
     INSERT INTO pgwork.report_sum SELECT s.*;
     DELETE FROM pgwork.report_sum p WHERE p.version = prev.version;
 END $$;
@@ -225,3 +228,204 @@ COMMENT ON FUNCTION pgwork.overdue(bigint) IS 'Jobs whose lease ended, and delay
 COMMENT ON FUNCTION pgwork.demand(text, bigint, bigint) IS 'Ready, leased, and delayed jobs due within within_ms: one number up to at_most, for autoscalers. 0: no such queue.';
 COMMENT ON VIEW pgwork.workers IS 'Workers that have reported within 30 s, a row for each of their queues.';
 COMMENT ON VIEW pgwork.minutes IS 'What happened in each queue by minute, for a week; minutes without a change have no row.';
+
+-- ---- filters and bulk operations ----
+--
+-- A filter is an object with any of: queue, state, kind, tag, key, group, holder, error, created_from, created_to. One
+-- filter serves lists and operations. Jobs are walked through in the order of their ids, 10,000 at a time, as job_list()
+-- returns them: each slice is a call and a transaction of its own, so that nothing is held for long.
+
+CREATE TYPE pgwork._filter AS (queue text, state text, kind text, tag text, key text, "group" text, holder text, error text,
+    created_from timestamptz, created_to timestamptz);
+
+CREATE FUNCTION pgwork._read_filter(filter jsonb) RETURNS pgwork._filter LANGUAGE plpgsql AS $$
+DECLARE f pgwork._filter; odd text;
+BEGIN
+    PERFORM pgwork._refuse_unless(jsonb_typeof(filter) = 'object', 'filter', filter::text, 'an object');
+    SELECT k INTO odd FROM jsonb_object_keys(filter) k
+     WHERE k <> ALL ('{queue,state,kind,tag,key,group,holder,error,created_from,created_to}') ORDER BY 1 LIMIT 1;
+    PERFORM pgwork._refuse_unless(odd IS NULL, 'filter', odd,
+                                  'queue, state, kind, tag, key, group, holder, error, created_from and created_to');
+    RETURN jsonb_populate_record(NULL::pgwork._filter, filter);
+END $$;
+
+-- An error as one of its sort: the last line, with numbers and ids masked.
+CREATE FUNCTION pgwork.error_sort(error text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN left(regexp_replace(regexp_replace(rtrim(error, E'\n\r '), '^.*[\n\r]', ''),
+                           '[0-9a-fA-F]{8}-([0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}|0x[0-9a-fA-F]+|[0-9]+', '#', 'g'), 200);
+
+CREATE FUNCTION pgwork._fits(f pgwork._filter, j pgwork.job) RETURNS boolean LANGUAGE sql STABLE
+RETURN coalesce((f.tag IS NULL OR f.tag = ANY (j.tags)) AND (f.key IS NULL OR f.key = j.key) AND (f."group" IS NULL OR f."group" = j.grp)
+   AND (f.holder IS NULL OR f.holder = j.holder)
+   AND (f.error IS NULL OR strpos(j.error, f.error) > 0 OR pgwork.error_sort(j.error) = f.error)
+   AND (f.created_from IS NULL OR j.created_at >= f.created_from) AND (f.created_to IS NULL OR j.created_at < f.created_to), false);
+
+-- Jobs that fit, in the order of their ids, up to at_most; of no more than `look` jobs, which is rounded up to 10,000. When
+-- there are more to look at, the last row has nothing but an id: go on behind it.
+CREATE FUNCTION pgwork.job_search(filter jsonb, after_id bigint DEFAULT 0, at_most bigint DEFAULT 100, look bigint DEFAULT 100000)
+RETURNS SETOF pgwork.job LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    f CONSTANT pgwork._filter := pgwork._read_filter(filter);
+    j pgwork.job; last bigint := greatest(after_id, 0); got bigint := 0; n bigint; looked bigint := 0;
+BEGIN
+    PERFORM pgwork._check_range('at_most', at_most, 1, 100000), pgwork._check_range('look', look, 1, 10000000);
+    <<pages>> LOOP
+        n := 0;
+        FOR j IN SELECT * FROM pgwork.job_list(f.queue, f.state, f.kind, NULL, last, 10000) LOOP
+            n := n + 1; last := j.id;
+            CONTINUE WHEN NOT pgwork._fits(f, j);
+            RETURN NEXT j; got := got + 1;
+            EXIT pages WHEN got >= at_most;
+        END LOOP;
+        looked := looked + n;
+        IF n < 10000 THEN RETURN; END IF;
+        EXIT WHEN looked >= look;
+    END LOOP;
+    j := NULL; j.id := last;
+    RETURN NEXT j;
+END $$;
+
+-- Who did what: a row for each slice. Kept for 90 days.
+CREATE TABLE pgwork.log_entry (
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, run uuid NOT NULL, at timestamptz NOT NULL DEFAULT pgwork._now(), who text NOT NULL,
+    verb text NOT NULL, filter jsonb NOT NULL, change jsonb NOT NULL, n bigint NOT NULL
+);
+CREATE INDEX log_entry_at ON pgwork.log_entry (at);
+CREATE VIEW pgwork.log AS
+SELECT l.run, min(l.at) AS at, max(l.at) AS until, l.who, l.verb, l.filter, l.change, sum(l.n)::bigint AS n
+  FROM pgwork.log_entry l GROUP BY l.run, l.who, l.verb, l.filter, l.change;
+
+-- Ready jobs leave their rows, those that nobody holds. A batch row is cut into single jobs before, as a claim does it.
+CREATE FUNCTION pgwork._pull_ready(q pgwork.queue, ids bigint[]) RETURNS SETOF pgwork.live_job LANGUAGE plpgsql
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
+DECLARE r record;
+BEGIN
+    FOR r IN SELECT j.ctid AS at, j.* FROM (SELECT DISTINCT f.lane, f.pos, f.first FROM unnest(ids) u (id)
+                       CROSS JOIN LATERAL pgwork._find(q.id, u.id) f WHERE f.shared AND NOT f.leased ORDER BY f.pos) p
+              CROSS JOIN LATERAL (SELECT j.ctid, j.* FROM pgwork.live_job j WHERE j.queue = q.id AND j.lane = p.lane AND j.pos = p.pos
+                                    AND j.id = p.first AND j.token IS NULL AND j.ids IS NOT NULL FOR UPDATE SKIP LOCKED) j LOOP
+        DELETE FROM pgwork.live_job j WHERE j.ctid = r.at;
+        PERFORM pgwork._regroup(q.id, r.lane, r.ids, r.kinds, r.payloads, r.created, 1, 1);
+    END LOOP;
+    RETURN QUERY DELETE FROM pgwork.live_job j WHERE j.ctid = ANY (ARRAY(
+        SELECT l.ctid FROM unnest(_pull_ready.ids) u (id) CROSS JOIN LATERAL pgwork._find(q.id, u.id) f
+         CROSS JOIN LATERAL (SELECT l.ctid FROM pgwork.live_job l WHERE l.queue = q.id AND l.lane = f.lane AND l.pos = f.pos
+                                AND l.token IS NULL AND coalesce(l.id, l.pos) = u.id FOR UPDATE SKIP LOCKED) l
+         WHERE NOT f.leased)) RETURNING j.*;
+END $$;
+
+-- Waiting jobs and dead letters get another queue or priority, and keep their ids. Ready ones become ready there as delayed
+-- ones do, at new positions. A job stays where it is when its unique key is taken in the other queue.
+CREATE FUNCTION pgwork._put_elsewhere(q pgwork.queue, target pgwork.queue, prio smallint, ids bigint[], keys text[]) RETURNS bigint LANGUAGE plpgsql
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
+DECLARE ready bigint[]; moved bigint[]; n bigint;
+BEGIN
+    IF target.id <> q.id THEN
+        ids := ARRAY(SELECT u.id FROM unnest(ids, keys) u (id, key)
+                      WHERE NOT EXISTS (SELECT FROM pgwork.unique_key k WHERE k.queue = q.id AND k.key = u.key AND k.id = u.id)
+                         OR NOT EXISTS (SELECT FROM pgwork.unique_key t WHERE t.queue = target.id AND t.key = u.key));
+    END IF;
+    WITH r AS (
+        INSERT INTO pgwork.delayed_job (run_at, id, created_at, queue, priority, attempt, max_attempts, lease_ms, kind, key, error, tags, payload,
+                                        body, grp, expires_at, meta)
+        SELECT coalesce(j.ready_at, j.created_at), coalesce(j.id, j.pos), j.created_at, target.id, coalesce(prio, j.lane / 2), j.attempt,
+               j.max_attempts, j.lease_ms, j.kind, j.key, j.error, j.tags, j.payload, j.body, j.grp, j.expires_at, j.meta
+          FROM pgwork._pull_ready(q, ids) j RETURNING delayed_job.id
+    ) SELECT array_agg(r.id) INTO ready FROM r;
+    WITH d AS (
+        UPDATE pgwork.delayed_job d SET queue = target.id, priority = coalesce(prio, d.priority)
+         WHERE d.ctid = ANY (ARRAY(SELECT w.ctid FROM pgwork.delayed_job w WHERE w.queue = q.id AND w.id = ANY (ids)
+                                      AND w.id <> ALL (coalesce(ready, '{}')) FOR UPDATE SKIP LOCKED)) RETURNING d.id
+    ), l AS (
+        UPDATE pgwork.dead_job d SET queue = target.id, priority = coalesce(prio, d.priority)
+         WHERE d.ctid = ANY (ARRAY(SELECT w.ctid FROM pgwork.dead_job w WHERE w.queue = q.id AND w.id = ANY (ids) FOR UPDATE SKIP LOCKED))
+        RETURNING d.id
+    ) SELECT array_agg(m.id) INTO moved FROM (SELECT * FROM d UNION ALL SELECT * FROM l) m;
+    IF target.id <> q.id THEN
+        UPDATE pgwork.unique_key k SET queue = target.id FROM (SELECT DISTINCT x FROM unnest(keys) x) u
+         WHERE k.queue = q.id AND k.key = u.x AND k.id = ANY (ready || moved);
+    END IF;
+    n := coalesce(cardinality(ready), 0) + coalesce(cardinality(moved), 0);
+    IF ready IS NOT NULL THEN PERFORM pgwork._promote(target, ready, false); END IF;
+    RETURN n;
+END $$;
+
+CREATE FUNCTION pgwork._purge(q pgwork.queue, ids bigint[]) RETURNS bigint LANGUAGE plpgsql
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
+DECLARE gone record;
+BEGIN
+    WITH r AS (SELECT coalesce(j.id, j.pos) AS id, j.key FROM pgwork._pull_ready(q, ids) j
+    ), d AS (DELETE FROM pgwork.delayed_job j WHERE j.queue = q.id AND j.id = ANY (ids) RETURNING j.id, j.key
+    ), l AS (DELETE FROM pgwork.dead_job j WHERE j.queue = q.id AND j.id = ANY (ids) RETURNING j.id, j.key
+    ), f AS (DELETE FROM pgwork.done_job j WHERE j.queue = q.id AND j.id = ANY (ids) RETURNING j.id, NULL::text
+    ) SELECT count(*) AS n, array_agg(a.id) FILTER (WHERE a.key IS NOT NULL) AS ids, array_agg(a.key) FILTER (WHERE a.key IS NOT NULL) AS keys
+        INTO gone FROM (SELECT * FROM r UNION ALL SELECT * FROM d UNION ALL SELECT * FROM l UNION ALL SELECT * FROM f) a;
+    IF gone.keys IS NOT NULL THEN PERFORM pgwork._free(q.id, gone.ids, gone.keys); END IF;
+    RETURN gone.n;
+END $$;
+
+-- One slice of a bulk operation: the next 10,000 jobs behind after_id are looked at, and those that fit are changed, up to
+-- at_most. verb: cancel, redrive, reschedule, purge, move, priority. change: run_at or delay_ms (reschedule), to (move: a
+-- queue), priority. Without `dry_run` a row of the log says who did it; `run` joins the slices. Go on with after_id =>
+-- last_id until that is NULL.
+CREATE FUNCTION pgwork.bulk(verb text, filter jsonb, change jsonb DEFAULT '{}', after_id bigint DEFAULT 0, at_most bigint DEFAULT 10000,
+    dry_run boolean DEFAULT false, run uuid DEFAULT gen_random_uuid(), OUT n bigint, OUT last_id bigint)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+    f pgwork._filter := pgwork._read_filter(filter);
+    states CONSTANT text[] := CASE verb WHEN 'cancel' THEN '{ready,delayed,leased}' WHEN 'redrive' THEN '{dead}' WHEN 'reschedule' THEN '{delayed}'
+                                        WHEN 'purge' THEN '{ready,delayed,dead,done,cancelled}' WHEN 'move' THEN '{ready,delayed,dead}'
+                                        WHEN 'priority' THEN '{ready,delayed,dead}' END;
+    q pgwork.queue; target pgwork.queue; ids bigint[] := '{}'; keys text[] := '{}'; looked bigint := 0; j pgwork.job; prio bigint := (change ->> 'priority')::bigint;
+BEGIN
+    PERFORM pgwork._refuse_unless(states IS NOT NULL, 'verb', verb, 'cancel, redrive, reschedule, purge, move or priority'),
+            pgwork._check_range('at_most', at_most, 1, 10000),
+            pgwork._refuse_unless(f.queue IS NOT NULL, 'filter', 'no queue', 'a queue, and what else the jobs have'),
+            pgwork._refuse_unless(f.state IS NULL OR f.state = ANY (states), 'state', f.state, array_to_string(states, ', ') || ' for ' || verb),
+            pgwork._refuse_unless(f.state IS NOT NULL OR verb <> 'purge', 'state', NULL, array_to_string(states, ', ') || ' for ' || verb);
+    IF f.state IS NULL AND cardinality(states) = 1 THEN f.state := states[1]; END IF;
+    q := pgwork._queue(f.queue);
+    IF verb = 'move' THEN
+        target := pgwork._queue(change ->> 'to');
+        IF target.draining THEN
+            PERFORM pgwork._raise('PW004', format('queue "%s" is drained', target.name), 'pgwork.queue_resume() opens it again', NULL);
+        END IF;
+    ELSIF verb = 'priority' THEN
+        PERFORM pgwork._check_range('priority', prio, 0, 9);
+        target := q;
+    END IF;
+    FOR j IN SELECT * FROM pgwork.job_list(f.queue, f.state, f.kind, NULL, after_id, 10000) LOOP
+        looked := looked + 1; last_id := j.id;
+        CONTINUE WHEN j.state <> ALL (states) OR NOT pgwork._fits(f, j);
+        ids := ids || j.id; keys := keys || j.key;
+        EXIT WHEN cardinality(ids) >= at_most;
+    END LOOP;
+    n := cardinality(ids);
+    IF looked < 10000 AND n < at_most THEN last_id := NULL; END IF;
+    IF dry_run OR n = 0 THEN RETURN; END IF;
+    n := CASE verb WHEN 'cancel' THEN (SELECT count(*) FROM pgwork.cancel(q.name, ids) c WHERE c.status <> 'gone')
+                   WHEN 'redrive' THEN pgwork.redrive(q.name, ids)
+                   WHEN 'reschedule' THEN (pgwork.reschedule(q.name, ids, NULL, (change ->> 'run_at')::timestamptz, (change ->> 'delay_ms')::bigint)).moved
+                   WHEN 'purge' THEN pgwork._purge(q, ids)
+                   ELSE pgwork._put_elsewhere(q, target, prio::smallint, ids, keys) END;
+    INSERT INTO pgwork.log_entry (run, who, verb, filter, change, n)
+    SELECT run, coalesce(nullif(current_setting('role'), 'none'), session_user), verb, filter, change, n WHERE n > 0;
+END $$;
+
+-- Dead letters by kind and sort of error, of the newest at_most ones of each queue.
+CREATE FUNCTION pgwork.dead_errors(queue text DEFAULT NULL, at_most bigint DEFAULT 100000)
+RETURNS TABLE (queue text, kind text, error text, n bigint, first_at timestamptz, last_at timestamptz, last_id bigint)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
+    SELECT q.name, d.kind, d.sort, count(*), min(d.died_at), max(d.died_at), max(d.id)
+      FROM pgwork._used_queues($1) q
+     CROSS JOIN LATERAL (SELECT d.kind, coalesce(pgwork.error_sort(d.error), '') AS sort, d.died_at, d.id FROM pgwork.dead_job d
+                          WHERE d.queue = q.id ORDER BY d.died_at DESC LIMIT least(greatest($2, 1), 1000000)) d
+     GROUP BY 1, 2, 3 ORDER BY 4 DESC, 6 DESC
+$$;
+
+COMMENT ON FUNCTION pgwork.error_sort(text) IS 'The last line of an error, with numbers and ids masked as #: what dead letters are grouped by.';
+COMMENT ON FUNCTION pgwork.job_search(jsonb, bigint, bigint, bigint) IS 'Jobs that fit a filter, in the order of their ids. A last row with nothing but an id: there are more to look at behind it.';
+COMMENT ON FUNCTION pgwork.bulk(text, jsonb, jsonb, bigint, bigint, boolean, uuid) IS 'One slice of an operation on all jobs that fit a filter: cancel, redrive, reschedule, purge, move, priority. dry_run only counts. Go on behind last_id until it is NULL.';
+COMMENT ON FUNCTION pgwork.dead_errors(text, bigint) IS 'Dead letters by kind and sort of error.';
+COMMENT ON VIEW pgwork.log IS 'Bulk operations of the last 90 days: who did what to which jobs, and how many.';

@@ -40,7 +40,8 @@ DECLARE
     -- functions that change nothing
     viewers CONSTANT text[] := ARRAY[
         'depth', 'queue_list', 'job_list', 'absent', 'lock_list', 'sema_list', 'sema_holders', 'cron_next', 'cron_times',
-        'table_list', 'foreign_locks', 'sees_payloads', 'queue_counts', 'worker_list', 'overdue', 'demand'];
+        'table_list', 'foreign_locks', 'sees_payloads', 'queue_counts', 'worker_list', 'overdue', 'demand', 'job_search',
+        'dead_errors', 'error_sort'];
     workers CONSTANT text[] := ARRAY[
         'enqueue', 'enqueue_many', 'claim', 'claim_batch', 'extend', 'complete', 'fail', 'snooze', 'release', 'absent', 'idle', 'awake', 'set_aside',
         'reap', 'promote', 'prune', 'maintain', 'beat', 'queue_list', 'worker_report',
@@ -77,7 +78,7 @@ BEGIN
         CONTINUE WHEN to_regrole(who) IS NULL;
         EXECUTE format('GRANT USAGE ON SCHEMA %I TO %I', s, who);
         IF who IN ('pgwork_viewer', 'pgwork_operator') THEN
-            EXECUTE format('GRANT SELECT ON %1$I.job, %1$I.queue_stats, %1$I.queues, %1$I.beats, %1$I.last_tick, %1$I.stuck_jobs, %1$I.migrations, %1$I.schedules, %1$I.ticks, %1$I.workers, %1$I.minutes TO %2$I', s, who);
+            EXECUTE format('GRANT SELECT ON %1$I.job, %1$I.queue_stats, %1$I.queues, %1$I.beats, %1$I.last_tick, %1$I.stuck_jobs, %1$I.migrations, %1$I.schedules, %1$I.ticks, %1$I.workers, %1$I.minutes, %1$I.log TO %2$I', s, who);
         END IF;
     END LOOP;
 END $$;

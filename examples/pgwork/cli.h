@@ -146,6 +146,8 @@ int cmd_cancel(cli *c, int argc, char **argv);
 int cmd_reschedule(cli *c, int argc, char **argv);
 int cmd_retry(cli *c, int argc, char **argv);
 int cmd_dead(cli *c, int argc, char **argv);
+int cmd_bulk(cli *c, int argc, char **argv);
+int cmd_log(cli *c, int argc, char **argv);
 int cmd_cron(cli *c, int argc, char **argv);
 int cmd_stats(cli *c, int argc, char **argv);
 int cmd_workers(cli *c, int argc, char **argv);

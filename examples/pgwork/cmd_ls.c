@@ -2,8 +2,10 @@
  *
  * pgwork ls: jobs in columns. Payloads are for `show`.
  */
+#include <inttypes.h>
 #include <string.h>
 
+#include "filter.h"
 #include "opts.h"
 #include "out.h"
 #include "running.h"
@@ -63,18 +65,35 @@ static int ls_each(const pgw_job *job, void *arg)
     return 0;
 }
 
+/* What is in no index is searched for, 100,000 jobs at a time. */
+static pgw_status ls_find(cli *c, const filter *which, int limit, int64_t after, listing *l)
+{
+    const pgw_filter *f = &which->f;
+    if (!filter_searches(which)) {
+        pgw_jobs_opts o = PGW_JOBS_OPTS_INIT;
+        o.queue = f->queue, o.state = f->state, o.kind = f->kind;
+        o.limit = limit, o.after_id = after;
+        return pgw_jobs_each(c->h, &o, ls_each, l);
+    }
+    pgw_status st = pgw_search(c->h, f, after, limit, ls_each, l, &after);
+    if (st >= 0 && after && l->count < limit) {
+        cli_say(c, "there is more to search: go on with --after %" PRId64, after);
+    }
+    return st;
+}
+
 int cmd_ls(cli *c, int argc, char **argv)
 {
-    pgw_jobs_opts o = PGW_JOBS_OPTS_INIT;
+    filter which = FILTER_INIT;
+    int limit = 100;
+    int64_t after = 0;
     const opt opts[] = {
-        {'s', "state", "STATE", "ready, leased, delayed, dead, done or cancelled",
-         .text = &o.state},
-        {'k', "kind", "KIND", "of this kind", .text = &o.kind},
-        {'n', "limit", "N", "at most N jobs (100)", .number = &o.limit, .min = 1, .max = 100000},
-        {0, "after", "ID", "go on behind this job", .big = &o.after_id},
+        FILTER_OPTS(&which),
+        {'n', "limit", "N", "at most N jobs (100)", .number = &limit, .min = 1, .max = 100000},
+        {0, "after", "ID", "go on behind this job", .big = &after},
         {.name = NULL}};
     static const usage use = {
-        .synopsis = "ls [QUEUE] [-s STATE] [-k KIND] [-n N] [--after ID]",
+        .synopsis = "ls [QUEUE] [-s STATE] [-k KIND] [-t TAG] [OPTIONS] [-n N] [--after ID]",
         .about =
             "Lists jobs. WHEN shows how long the lease lasts or how late it is, when a "
             "delayed job\n"
@@ -93,16 +112,19 @@ int cmd_ls(cli *c, int argc, char **argv)
     args a;
     int code = opts_parse(c, &a, &use, opts, argc, argv);
     if (code != OPTS_GO) return code;
-    if (a.count) o.queue = a.at[0];
+    if (a.count) which.f.queue = a.at[0];
+    filter_settle(&which);
     if ((code = cli_open(c, false)) != CLI_DONE) return code;
     listing l = {.json = c->json, .now_us = text_now_us()};
-    if (!o.state || strcmp(o.state, "leased") == 0) l.jobs = running_read(c, o.queue);
+    if (!which.f.state || strcmp(which.f.state, "leased") == 0) {
+        l.jobs = running_read(c, which.f.queue);
+    }
     table_begin(&l.rows, headings, sizeof headings / sizeof *headings);
-    pgw_status st = pgw_jobs_each(c->h, &o, ls_each, &l);
+    pgw_status st = ls_find(c, &which, limit, after, &l);
     table_end(&l.rows);
     running_free(&l.jobs);
-    cli_go_on(c, l.count, o.limit, l.last);
+    cli_go_on(c, l.count, limit, l.last);
     if (st < 0) return cli_fail_at(c->h);
-    if (st == PGW_OUTCOME_EMPTY && o.queue) cli_queue_there(c, o.queue);
+    if (st == PGW_OUTCOME_EMPTY && which.f.queue) cli_queue_there(c, which.f.queue);
     return cli_finish(cli_code(st));
 }

@@ -63,6 +63,16 @@ typedef enum pgw__job_column {
     PGW__JOB_COLUMNS
 } pgw__job_column;
 
+/* Takes over a filter, and looks at its fields. */
+pgw_status pgw__check_filter(pgw *h, pgw_filter *mine, const pgw_filter *given);
+
+/* The first ten parameters of a statement with a filter. */
+#define PGW__FILTER_PARAMS(f)                                                                      \
+    P_TEXT((f)->queue), P_TEXT((f)->state), P_TEXT((f)->kind), P_TEXT((f)->tag), P_TEXT((f)->key), \
+        P_TEXT((f)->group), P_TEXT((f)->holder), P_TEXT((f)->error),                               \
+        P_TIME_OR_NULL((f)->created_from_us, (f)->created_from_us == 0),                           \
+        P_TIME_OR_NULL((f)->created_to_us, (f)->created_to_us == 0)
+
 /* Makes one block of the jobs in rows[first .. first + count). PGW_ENOMEM; PGW_EPROTO where a row's
  * arrays are not of one length. */
 pgw_status pgw__job_batch(pgw_batch **batch, const pgw__rows *rows, int first, int count,

@@ -103,7 +103,9 @@ void test_nobody_may_call_the_private_functions_nor_a_stranger_anything(void)
                          "operator}'::text[]) r"));
 }
 
-#define VIEWS "beats, job, last_tick, migrations, minutes, queue_stats, queues, schedules, stuck_jobs, "     \
+#define VIEWS                                                                           \
+    "beats, job, last_tick, log, migrations, minutes, queue_stats, queues, schedules, " \
+    "stuck_jobs, "                                                                      \
     "ticks, workers"
 
 /* The viewer and the operator read views; nobody has a right on a table. */
@@ -156,11 +158,11 @@ void test_a_viewer_sees_payloads_only_where_the_queue_shows_them(void)
                          "left(payload_hidden::text, 1) FROM %s",
                          froms[f]));
             kit_do(a, "SET ROLE pgwork_operator");
-            TEST_ASSERT_EQUAL_STRING("1 f",
-                                     kit_text(a,
-                                              "SELECT payload::text || ' ' || left(payload_hidden::text, "
-                                              "1) FROM %s",
-                                              froms[f]));
+            TEST_ASSERT_EQUAL_STRING(
+                "1 f", kit_text(a,
+                                "SELECT payload::text || ' ' || left(payload_hidden::text, "
+                                "1) FROM %s",
+                                froms[f]));
             kit_do(a, "RESET ROLE");
         }
     }

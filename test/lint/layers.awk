@@ -28,7 +28,7 @@ BEGIN {
     module_in("call", "ask check")
     module_in("admin", "doctor migrate watch")
     module_in("coord", "cron lock sema")
-    module_in("queue", "job load queue reap")
+    module_in("queue", "bulk job load queue reap")
     module_in("table", "table")
     module_in("handle", "handle txn")
     module_in("worker", "reaper worker")
@@ -36,6 +36,7 @@ BEGIN {
     also["backoff", "clock"] = also["buf", "mem"] = also["log", "buf"] = also["stop", "mem"] = also["stop", "wake"] = also["json", "name"] = also["token", "name"] = 1
     also["conf", "log"] = also["conf", "mem"] = also["conf", "name"] = 1
     also["ask", "check"] = 1
+    also["bulk", "job"] = 1
 }
 
 function folder_of(file) {
