@@ -285,7 +285,7 @@ BEGIN
     RETURN NEXT j;
 END $$;
 
--- Who did what: a row for each slice. Kept for 90 days.
+-- The log of operations: a row for each slice, kept for 90 days.
 CREATE TABLE pgwork.log_entry (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, run uuid NOT NULL, at timestamptz NOT NULL DEFAULT pgwork._now(), who text NOT NULL,
     verb text NOT NULL, filter jsonb NOT NULL, change jsonb NOT NULL, n bigint NOT NULL

@@ -18,25 +18,18 @@ typedef struct filter {
     }
 
 /* Rows of an option table, for `filter *p`. */
-#define FILTER_OPTS(p)                                                                             \
-    {'s', "state", "STATE", "ready, leased, delayed, dead, done or cancelled",                     \
-     .text = &(p)->f.state},                                                                       \
-        {'k', "kind", "KIND", "of this kind", .text = &(p)->f.kind},                               \
-        {'t', "tag", "TAG", "with this tag", .text = &(p)->f.tag},                                 \
-        {0, "key", "KEY", "with this unique key", .text = &(p)->f.key},                            \
-        {0, "group", "GROUP", "of this group", .text = &(p)->f.group},                             \
-        {0, "holder", "NAME", "held by it", .text = &(p)->f.holder},                               \
-        {0, "error", "TEXT", "whose error contains TEXT, or is of this sort",                      \
-         .text = &(p)->f.error},                                                                   \
-        {0,                                                                                        \
-         "older-than",                                                                             \
-         "TIME",                                                                                   \
-         "enqueued longer ago",                                                                    \
-         .ms = &(p)->older_ms,                                                                     \
-         .max = 10 * CLI_YEAR},                                                                    \
-    {                                                                                              \
-        0, "newer-than", "TIME", "enqueued since then", .ms = &(p)->newer_ms, .max = 10 * CLI_YEAR \
-    }
+/* clang-format off */
+#define FILTER_OPTS(p) \
+    {'s', "state", "STATE", "ready, leased, delayed, dead, done or cancelled", .text = &(p)->f.state}, \
+    {'k', "kind", "KIND", "of this kind", .text = &(p)->f.kind}, \
+    {'t', "tag", "TAG", "with this tag", .text = &(p)->f.tag}, \
+    {0, "key", "KEY", "with this unique key", .text = &(p)->f.key}, \
+    {0, "group", "GROUP", "of this group", .text = &(p)->f.group}, \
+    {0, "holder", "NAME", "held by it", .text = &(p)->f.holder}, \
+    {0, "error", "TEXT", "whose error contains TEXT, or is of this sort", .text = &(p)->f.error}, \
+    {0, "older-than", "TIME", "enqueued longer ago", .ms = &(p)->older_ms, .max = 10 * CLI_YEAR}, \
+    {0, "newer-than", "TIME", "enqueued since then", .ms = &(p)->newer_ms, .max = 10 * CLI_YEAR}
+/* clang-format on */
 
 /** When the options are read: times from now become times. */
 void filter_settle(filter *p);

@@ -149,8 +149,8 @@ PGW_API pgw_status pgw_gauges_read(pgw *h, pgw_gauges *gauges);
  * @returns PGW_OK, or an error of any verb
  *
  *     int64_t n;
- *     if (pgw_demand(h, "mail", 10000, 60000, &n) == PGW_OK) printf("%" PRId64 "\n", (n + 99) /
- * 100);
+ *     st = pgw_demand(h, "mail", 10000, 60000, &n);
+ *     if (st == PGW_OK) printf("%" PRId64 " workers\n", (n + 99) / 100);
  */
 PGW_API pgw_status pgw_demand(pgw *h, const char *queue, int64_t at_most, int64_t within_ms,
                               int64_t *demand);

@@ -21,7 +21,7 @@ _pgwork_offer() {
 _pgwork() {
     local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}
     local commands="migrate queue enqueue work claim complete fail extend release snooze reap ls show
-        cancel reschedule retry dead stats workers demand metrics doctor cron lock locks sem table help version"
+        cancel reschedule retry dead bulk log stats workers demand metrics doctor cron lock locks sem table help version"
     local global="-d --dsn-file --schema -X --set --json --no-color -q --quiet -v --verbose -h --help
         -V --version"
     local command= verb= i IFS=$' \t\n'
@@ -83,13 +83,13 @@ _pgwork() {
     extend) own="--lease" ;;
     snooze) own="--delay" ;;
     reap) own="--once" queue= ;;
-    ls) own="-s --state -k --kind -n --limit --after" ;;
+    ls) own="-s --state -k --kind -t --tag --key --group --holder --error --older-than --newer-than -n --limit --after" ;;
     show) own="-Q --queue" queue= ;;
     reschedule) own="-k --kind --all -n --limit --delay --run-at" ;;
     dead)
         verbs="list redrive purge"
         case $verb in
-        list) own="-k --kind -n --limit --after" ;;
+        list) own="-k --kind -n --limit --after --by-error" ;;
         redrive) own="-k --kind -n --limit" ;;
         purge) own="-k --kind --older-than --all" ;;
         esac
@@ -113,6 +113,11 @@ _pgwork() {
         ;;
     stats) own="-w --watch -i --interval -n --count --at-most" ;;
     workers) own= ;;
+    log) own="-n --limit" queue= ;;
+    bulk)
+        verbs="cancel redrive reschedule purge move priority"
+        own="-s --state -k --kind -t --tag --key --group --holder --error --older-than --newer-than --all --dry-run -n --limit --delay --run-at --to -p --priority"
+        ;;
     demand) own="--at-most -w --within" ;;
     metrics) own="-o --out --at-most --no-doctor" queue= ;;
     lock) own="-s --shared -w --wait -n --no-wait -E --held-code --grace --pass --break --" queue= ;;
