@@ -219,10 +219,10 @@ void pgw__worker_sort_out(pgw_worker *w)
     }
 }
 
-static size_t pool_take(pgw_worker *w, pgw_task **tasks)
+static size_t pool_take(pgw_worker *w, pgw_task **tasks, int64_t now_us)
 {
     const size_t max = w->given.batch_fn != NULL ? (size_t)w->given.batch : 1;
-    const int64_t now_us = pgw__clock_us(), now = now_us / 1000;
+    const int64_t now = now_us / 1000;
     size_t n = 0;
 
     while (n < max && w->shared.ready.first != NULL && !pgw__worker_blocked(w)) {
@@ -260,9 +260,8 @@ static void pool_settled(pgw_worker *w, pgw_task *t)
     pgw__worker_drop(t);
 }
 
-static void pool_put(pgw_worker *w, pgw_task **tasks, size_t n)
+static void pool_put(pgw_worker *w, pgw_task **tasks, size_t n, int64_t now_us)
 {
-    const int64_t now_us = pgw__clock_us();
     size_t i;
 
     w->shared.busy--;
@@ -298,12 +297,12 @@ void pgw__worker_run_here(pgw_worker *w)
     size_t n;
 
     pthread_mutex_lock(&w->lock);
-    n = pool_take(w, tasks);
+    n = pool_take(w, tasks, pgw__clock_us());
     pthread_mutex_unlock(&w->lock);
     if (n == 0) return;
     pool_call(w, tasks, n);
     pthread_mutex_lock(&w->lock);
-    pool_put(w, tasks, n);
+    pool_put(w, tasks, n, pgw__clock_us());
     pthread_mutex_unlock(&w->lock);
 }
 
@@ -311,6 +310,7 @@ static void *pool_thread(void *arg)
 {
     pgw__handler_thread *handler = arg;
     pgw_worker *w = handler->worker;
+    int64_t now_us = 0; /* read once for the end of a job and the start of the next */
     bool last;
 
     pthread_mutex_lock(&w->lock);
@@ -319,15 +319,21 @@ static void *pool_thread(void *arg)
             w->shared.idle++;
             pthread_cond_wait(&w->work, &w->lock);
             w->shared.idle--;
+            now_us = 0;
         }
         if (w->shared.closing) break;
-        handler->held = pool_take(w, handler->tasks);
+        if (now_us == 0) now_us = pgw__clock_us();
+        handler->held = pool_take(w, handler->tasks, now_us);
         pool_stir(w);
-        if (handler->held == 0) continue;
+        if (handler->held == 0) {
+            now_us = 0;
+            continue;
+        }
         pthread_mutex_unlock(&w->lock);
         pool_call(w, handler->tasks, handler->held);
         pthread_mutex_lock(&w->lock);
-        pool_put(w, handler->tasks, handler->held);
+        now_us = pgw__clock_us();
+        pool_put(w, handler->tasks, handler->held, now_us);
         handler->held = 0;
         pool_stir(w);
     }

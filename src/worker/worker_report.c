@@ -45,9 +45,10 @@ void pgw__report_begin(pgw_worker *w)
 /* The first power of two, in ms, that is not below. */
 static int report_bucket(int64_t us)
 {
+    int64_t ms = us > 1000 ? (us - 1) / 1000 : 0;
     int i = 0;
 
-    while (i < PGW__COUNT_BUCKETS - 1 && us > (INT64_C(1000) << i)) i++;
+    for (; ms > 0 && i < PGW__COUNT_BUCKETS - 1; ms >>= 1) i++;
     return i;
 }
 
