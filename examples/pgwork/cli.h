@@ -151,6 +151,7 @@ int cmd_log(cli *c, int argc, char **argv);
 int cmd_cron(cli *c, int argc, char **argv);
 int cmd_stats(cli *c, int argc, char **argv);
 int cmd_workers(cli *c, int argc, char **argv);
+int cmd_wait(cli *c, int argc, char **argv);
 int cmd_demand(cli *c, int argc, char **argv);
 int cmd_metrics(cli *c, int argc, char **argv);
 int cmd_doctor(cli *c, int argc, char **argv);

@@ -28,6 +28,7 @@ static const verb commands[] = {
     {"reap", "requeue expired leases, start delayed jobs, delete old ones (daemon)", cmd_reap},
     {"ls", "list jobs", cmd_ls},
     {"show", "show one job in full", cmd_show},
+    {"wait", "wait until a job is over, print its output", cmd_wait},
     {"cancel", "remove waiting jobs, ask running ones to stop", cmd_cancel},
     {"reschedule", "move delayed jobs to another time", cmd_reschedule},
     {"retry", "make dead letters ready again, by id", cmd_retry},
@@ -89,7 +90,8 @@ static int overview(void)
         "  7  extended, but somebody cancelled the job\n"
         "  8  any other error: of the server, out of memory, output not written\n"
         "  74        lock, sem run: lost while the command ran\n"
-        "  75        lock, sem run, sem acquire: not obtained; sem extend, sem release: not now\n"
+        "  75        lock, sem run, sem acquire: not obtained; sem extend, sem release: not now;\n"
+           "            wait: not over in time\n"
         "  126, 127  work, lock, sem run: the command cannot be started, is not there\n"
         "  128+N     ended by signal N\n");
     return cli_finish(CLI_DONE);

@@ -7,6 +7,7 @@
 #define PGWORK_WATCH_H
 
 #include <pgwork/handle.h>
+#include <pgwork/job.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -82,6 +83,37 @@ typedef struct pgw_queue_counts {
  */
 PGW_API pgw_status pgw_counts_each(pgw *h, const char *queue,
                                    int (*fn)(const pgw_queue_counts *counts, void *arg), void *arg);
+/** @} */
+
+/* ------------------------------------------------------------------------------------------- */
+/** @name The end of a job (viewer) @{ */
+/**
+ * Waits until a job is over: done, a dead letter, or cancelled.
+ *
+ * @param h           the handle
+ * @param queue       its queue; NULL: any
+ * @param id          the job
+ * @param timeout_ms  waits so long at most
+ * @param job         takes a batch of one, to free with pgw_batch_free(), with state, error and
+ *   output; NULL if nothing of the job was kept
+ * @returns
+ * - PGW_OK: it is over
+ * - PGW_OUTCOME_EMPTY: it is not over yet
+ * - PGW_ENOTFOUND: there is no such job; or it was over before, and not kept
+ * - PGW_EMISUSE: a transaction is open
+ * @note The queue needs a retention, or a finished job is gone with its output. It looks again and
+ *   again, after a second at most; the first request to stop ends the wait.
+ *
+ *     pgw_batch *over;
+ *     st = pgw_job_wait(h, "mail", id, 60000, &over);
+ *     if (st == PGW_OK && over != NULL) {
+ *         const char *output = pgw_job_output(pgw_batch_job(over, 0));
+ *         puts(output != NULL ? output : "no output");
+ *         pgw_batch_free(over);
+ *     }
+ */
+PGW_API pgw_status pgw_job_wait(pgw *h, const char *queue, int64_t id, int64_t timeout_ms,
+                                pgw_batch **job);
 /** @} */
 
 /* ------------------------------------------------------------------------------------------- */

@@ -9,7 +9,7 @@
 #define LOOK_MAX      100000
 #define LIST_TEXT_MAX 1000 /* of a filter */
 
-static const pgw__job_column list_columns[] = {
+const pgw__job_column pgw__job_listed[] = {
     PGW__JOB_QUEUE,       PGW__JOB_ID,      PGW__JOB_STATE,        PGW__JOB_KIND,
     PGW__JOB_PRIORITY,    PGW__JOB_ATTEMPT, PGW__JOB_MAX_ATTEMPTS, PGW__JOB_HOLDER,
     PGW__JOB_LEASE_UNTIL, PGW__JOB_RUN_AT,  PGW__JOB_CREATED,      PGW__JOB_FINISHED,
@@ -40,7 +40,7 @@ static pgw_status list_read(pgw *h, const pgw__rows *rows, void *ctx)
         }
         found++;
         if (list->go_on != NULL) *list->go_on = 0;
-        if (pgw__job_batch(&one, rows, row, 1, list_columns) != PGW_OK)
+        if (pgw__job_batch(&one, rows, row, 1, pgw__job_listed) != PGW_OK)
             return pgw__pq_fail(h, PGW_ENOMEM, NULL, NULL);
         stop = list->fn(pgw_batch_job(one, 0), list->arg);
         pgw_batch_free(one);

@@ -21,7 +21,7 @@ _pgwork_offer() {
 _pgwork() {
     local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}
     local commands="migrate queue enqueue work claim complete fail extend release snooze reap ls show
-        cancel reschedule retry dead bulk log stats workers demand metrics doctor cron lock locks sem table help version"
+        cancel reschedule retry dead bulk log wait stats workers demand metrics doctor cron lock locks sem table help version"
     local global="-d --dsn-file --schema -X --set --json --no-color -q --quiet -v --verbose -h --help
         -V --version"
     local command= verb= i IFS=$' \t\n'
@@ -114,6 +114,7 @@ _pgwork() {
     stats) own="-w --watch -i --interval -n --count --at-most" ;;
     workers) own= ;;
     log) own="-n --limit" queue= ;;
+    wait) own="-Q --queue --timeout" queue= ;;
     bulk)
         verbs="cancel redrive reschedule purge move priority"
         own="-s --state -k --kind -t --tag --key --group --holder --error --older-than --newer-than --all --dry-run -n --limit --delay --run-at --to -p --priority"
