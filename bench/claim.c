@@ -17,7 +17,6 @@ static long calls_most; /* 0: by the clock */
 static long claim_and_complete(int number)
 {
     static pgw_ref refs[MOST];
-    static pgw_status verdicts[MOST];
     pgw_claim_opts o = PGW_CLAIM_OPTS_INIT;
     pgw *h = opened();
     char path[4096];
@@ -33,12 +32,12 @@ static long claim_and_complete(int number)
     do {
         const double began = now_ms();
         pgw_batch *batch;
-        const pgw_status st = pgw_complete_and_claim(h, refs, held, &o, verdicts, &batch);
+        const pgw_status st = pgw_complete_and_claim(h, refs, held, &o, &batch);
         const double ended = now_ms();
 
         if (st < PGW_OK) die("claim", pgw_error_message(h));
         for (size_t i = 0; i < held; i++)
-            if (verdicts[i] != PGW_OK) die("complete", pgw_status_name(verdicts[i]));
+            if (refs[i].outcome != PGW_OK) die("complete", pgw_status_name(refs[i].outcome));
         held = pgw_batch_count(batch);
         for (size_t i = 0; i < held; i++) refs[i] = pgw_job_ref(pgw_batch_job(batch, i));
         pgw_batch_free(batch);

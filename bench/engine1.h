@@ -21,17 +21,35 @@ static inline pgw_status engine1_open(const pgw_conf *conf, pgw **h)
     return pgw_open(h, conf);
 }
 
-static inline pgw_status engine1_enqueue(pgw *h, const char *queue, const pgw_new *job,
-                                         const char *op, int64_t *id)
+static inline pgw_status engine1_enqueue(pgw *h, const char *queue, const pgw_new *job, int64_t *id)
 {
-    return pgw_enqueue(h, id, queue, job, op);
+    return pgw_enqueue(h, id, queue, job, NULL);
 }
 
-static inline pgw_status engine1_complete_and_claim(pgw *h, const pgw_ref *refs, size_t n,
-                                                    const pgw_claim_opts *opts,
-                                                    pgw_status *outcomes, pgw_batch **batch)
+typedef struct engine1_ref {
+    int64_t id;
+    pgw_token token;
+    pgw_status outcome;
+} engine1_ref;
+
+static inline engine1_ref engine1_job_ref(const pgw_job *job)
 {
-    return pgw_complete_and_claim(h, outcomes, refs, n, batch, opts);
+    const pgw_ref ref = pgw_job_ref(job);
+
+    return (engine1_ref){ref.id, ref.token, PGW_OK};
+}
+
+static inline pgw_status engine1_complete_and_claim(pgw *h, engine1_ref *refs, size_t n,
+                                                    const pgw_claim_opts *opts, pgw_batch **batch)
+{
+    static pgw_ref plain[10000];
+    static pgw_status outcomes[10000];
+    pgw_status st;
+
+    for (size_t i = 0; i < n; i++) plain[i] = (pgw_ref){refs[i].id, refs[i].token};
+    st = pgw_complete_and_claim(h, outcomes, plain, n, batch, opts);
+    for (size_t i = 0; i < n; i++) refs[i].outcome = outcomes[i];
+    return st;
 }
 
 static inline pgw_status engine1_worker_new(const pgw_conf *conf, const pgw_worker_spec *spec,
@@ -42,6 +60,8 @@ static inline pgw_status engine1_worker_new(const pgw_conf *conf, const pgw_work
 }
 
 #define pgw_open               engine1_open
+#define pgw_ref                engine1_ref
+#define pgw_job_ref            engine1_job_ref
 #define pgw_enqueue            engine1_enqueue
 #define pgw_complete_and_claim engine1_complete_and_claim
 #define pgw_worker_new         engine1_worker_new

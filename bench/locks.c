@@ -15,6 +15,8 @@
 
 /* ---- rates ---- */
 
+static const pgw_lock_opts queued = {sizeof(queued), PGW_LOCK_EXCLUSIVE, PGW_UNLIMITED};
+
 static long lock_own(int number)
 {
     pgw *h = opened();
@@ -26,8 +28,7 @@ static long lock_own(int number)
     for (; goes_on(); n++) {
         pgw_lock *l;
 
-        if (pgw_lock_acquire(h, name, PGW_LOCK_EXCLUSIVE, 0, &l) != PGW_OK ||
-            pgw_lock_release(l) != PGW_OK)
+        if (pgw_lock_acquire(h, name, NULL, &l) != PGW_OK || pgw_lock_release(l) != PGW_OK)
             die("lock", pgw_error_message(h));
     }
     pgw_close(h);
@@ -44,7 +45,7 @@ static long lock_one(int number)
     for (; goes_on(); n++) {
         pgw_lock *l;
 
-        if (pgw_lock_acquire(h, "one for all", PGW_LOCK_EXCLUSIVE, PGW_UNLIMITED, &l) != PGW_OK ||
+        if (pgw_lock_acquire(h, "one for all", &queued, &l) != PGW_OK ||
             pgw_lock_release(l) != PGW_OK)
             die("lock", pgw_error_message(h));
     }
@@ -140,8 +141,7 @@ static void wake_up(void)
         h = opened();
         for (int i = 0; i < ROUNDS; i++) {
             if (read(go[0], &byte, 1) != 1) _exit(1);
-            if (pgw_lock_acquire(h, "wake", PGW_LOCK_EXCLUSIVE, PGW_UNLIMITED, &l) != PGW_OK)
-                _exit(1);
+            if (pgw_lock_acquire(h, "wake", &queued, &l) != PGW_OK) _exit(1);
             got = now_ms();
             pgw_lock_release(l);
             if (write(fds[1], &got, sizeof(got)) != (ssize_t)sizeof(got)) _exit(1);
@@ -152,8 +152,7 @@ static void wake_up(void)
     for (int i = 0; i < ROUNDS; i++) {
         double from;
 
-        if (pgw_lock_acquire(h, "wake", PGW_LOCK_EXCLUSIVE, PGW_UNLIMITED, &l) != PGW_OK)
-            die("wake", pgw_error_message(h));
+        if (pgw_lock_acquire(h, "wake", &queued, &l) != PGW_OK) die("wake", pgw_error_message(h));
         if (write(go[1], &byte, 1) != 1) die("wake", "pipe");
         (void)poll(NULL, 0, 20); /* it stands in the queue by then */
         from = now_ms();
@@ -182,11 +181,10 @@ static void lost(void)
         for (int i = 0; i < ROUNDS; i++) {
             pgw_lock *l;
 
-            if (pgw_lock_acquire(h, "lost", PGW_LOCK_EXCLUSIVE, PGW_UNLIMITED, &l) != PGW_OK)
-                _exit(1);
+            if (pgw_lock_acquire(h, "lost", &queued, &l) != PGW_OK) _exit(1);
             saw = 0;
             if (write(fds[1], &saw, sizeof(saw)) != (ssize_t)sizeof(saw)) _exit(1);
-            if (pgw_lock_guard(l, -1, -1) != PGW_ELEASE) _exit(1);
+            if (pgw_lock_guard(l, PGW_NO_FD, PGW_UNLIMITED) != PGW_ELEASE) _exit(1);
             saw = now_ms();
             pgw_lock_release(l);
             if (write(fds[1], &saw, sizeof(saw)) != (ssize_t)sizeof(saw)) _exit(1);

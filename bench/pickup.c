@@ -107,7 +107,7 @@ int main(int argc, char **argv)
         mark.i = i;
         job.body = &mark;
         job.body_size = sizeof(mark);
-        if (pgw_enqueue(h, queues[0], &job, NULL, NULL) != PGW_OK)
+        if (pgw_enqueue(h, queues[0], &job, NULL) != PGW_OK)
             fprintf(stderr, "pickup: %s\n", pgw_error_message(h));
         if (i < 0) continue;
         put_in[i] = now_ms() - mark.begin;

@@ -36,7 +36,7 @@ static void claims(pgw *h, const char *what, const char *order)
         if (pgw_table_claim(h, t, &o, &rows) != PGW_OK) die("claim", pgw_error_message(h));
         took[n++] = now_ms() - start;
         for (size_t i = 0; i < pgw_rows_count(rows); i++) refs[i] = pgw_rows_ref(rows, i);
-        if (pgw_table_release(h, t, refs, pgw_rows_count(rows), NULL) != PGW_OK)
+        if (pgw_table_release(h, t, refs, pgw_rows_count(rows)) != PGW_OK)
             die("release", pgw_error_message(h));
         pgw_rows_free(rows);
     }
@@ -96,18 +96,18 @@ static long optimistic(int row)
     char name[16];
     const char *const key[] = {name};
     pgw_table_spec s = PGW_TABLE_SPEC_INIT;
-    pgw_process_opts o = PGW_PROCESS_OPTS_INIT;
+    pgw_table_process_opts o = PGW_TABLE_PROCESS_OPTS_INIT;
     pgw *h = opened();
     pgw_table *t;
     long n = 0;
 
     snprintf(name, sizeof(name), "%d", row);
     s.table = "counter", s.key = id, s.key_count = 1, s.version = "version";
-    o.tries = 100000;
+    o.key = key, o.tries = 100000;
     if (pgw_table_open(h, &s, &t) != PGW_OK) die("open table", pgw_error_message(h));
     begin_together();
     for (; goes_on(); n++)
-        if (pgw_table_process(h, t, key, &o, add_one, NULL) != PGW_OK)
+        if (pgw_table_process(h, t, &o, add_one, NULL) != PGW_OK)
             die("process", pgw_error_message(h));
     pgw_table_free(t);
     pgw_close(h);

@@ -48,13 +48,13 @@ static pgw_status add_one(pgw_edit *row, void *arg)
 
 static int count(int who, int times)
 {
-    pgw_process_opts o = PGW_PROCESS_OPTS_INIT;
+    pgw_table_process_opts o = PGW_TABLE_PROCESS_OPTS_INIT;
     pgw_table *t;
     char op[37];
     pgw *h;
 
     if (begin(&h, &t) != PGW_OK) return fail(h);
-    o.tries = 10000, o.op = op;
+    o.key = key, o.tries = 10000, o.op = op;
     for (int i = 0; i < times; i++) {
         pgw_status st;
 
@@ -63,7 +63,7 @@ static int count(int who, int times)
                  (unsigned)begun.tv_nsec >> 14 & 0xffff, (unsigned)begun.tv_nsec >> 2 & 0xfff,
                  (unsigned)getppid() & 0xfff, (unsigned)who & 0xffff, (unsigned)i);
         do {
-            st = pgw_table_process(h, t, key, &o, add_one, NULL);
+            st = pgw_table_process(h, t, &o, add_one, NULL);
         } while (pgw_is_unknown(st) ||
                  pgw_is_retriable(st)); /* PGW_OUTCOME_REPEATED: it had been applied */
         if (st < PGW_OK) return fail(h);
@@ -77,14 +77,16 @@ static int count(int who, int times)
 static int look(long long *n)
 {
     static const char *const columns[] = {"n"};
+    pgw_table_get_opts o = PGW_TABLE_GET_OPTS_INIT;
     pgw_table *t;
     pgw_rows *rows;
     pgw_status st;
     pgw *h;
 
     if (begin(&h, &t) != PGW_OK) return fail(h);
+    o.key = key, o.columns = columns, o.columns_count = 1;
     do {
-        st = pgw_table_get(h, t, key, columns, 1, &rows);
+        st = pgw_table_get(h, t, &o, &rows);
     } while (pgw_is_retriable(st));
     if (st != PGW_OK) return fail(h);
     *n = strtoll(pgw_rows_get(rows, 0, "n"), NULL, 10);

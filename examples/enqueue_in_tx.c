@@ -30,7 +30,7 @@ static int enqueue_receipt(PGconn *conn, int64_t *id)
     job.kind = "receipt";
     job.payload = "{\"order\": 1, \"to\": \"ada@example.org\"}";
     st = pgw_attach(conn, NULL, &h);
-    if (st == PGW_OK) st = pgw_enqueue(h, "mail", &job, NULL, id);
+    if (st == PGW_OK) st = pgw_enqueue(h, "mail", &job, id);
     if (st < 0)
         fprintf(stderr, "%s: %s\n%s\n", pgw_status_name(st), pgw_error_message(h),
                 pgw_error_hint(h));

@@ -49,11 +49,14 @@ static int failed(pgw *h, const char *what)
 
 static int node_run(pgw *h, const char *name, report *r, int out)
 {
+    static const char *const schedules[] = {"farm"};
+    pgw_cron_claim_opts o = PGW_CRON_CLAIM_OPTS_INIT;
+
+    o.holder = name, o.schedules = schedules, o.schedules_count = 1;
     for (;;) {
         pgw_tick *tick;
         int64_t next_ms;
-        const pgw_status st =
-            pgw_cron_claim_due(h, name, (const char *[]){"farm"}, 1, &tick, &next_ms);
+        const pgw_status st = pgw_cron_claim_due(h, &o, &tick, &next_ms);
 
         if (st == PGW_OUTCOME_EMPTY) { /* not our turn */
             poll(NULL, 0, next_ms < 500 ? (int)next_ms : 500);

@@ -39,12 +39,14 @@ static int note_sent(FILE *book, int mailing)
 static int send_one(pgw *h, FILE *book, int mailing, int *busy)
 {
     char name[32];
+    pgw_lock_opts o = PGW_LOCK_OPTS_INIT;
     pgw_lock *lock;
     pgw_status st;
     int sent = 0;
 
     snprintf(name, sizeof(name), "mailing %d", mailing);
-    st = pgw_lock_acquire(h, name, PGW_LOCK_EXCLUSIVE, 1000, &lock);
+    o.timeout_ms = 1000;
+    st = pgw_lock_acquire(h, name, &o, &lock);
     if (st == PGW_ELOCKED) {
         ++*busy; /* look again later: who is at it may die */
         return 0;

@@ -41,10 +41,12 @@ static pgw_status use(pgw *h, const pgw_table *t, const pgw_rows *forks, size_t 
 {
     char used[16];
     const pgw_cell cell = {"used", used};
+    pgw_table_update_opts o = PGW_TABLE_UPDATE_OPTS_INIT;
 
     snprintf(used, sizeof(used), "%d", atoi(pgw_rows_get(forks, i, "used")) + 1);
-    return pgw_table_update(h, t, pgw_rows_key(forks, i), pgw_rows_version(forks, i), &cell, 1,
-                            NULL);
+    o.key = pgw_rows_key(forks, i), o.version = pgw_rows_version(forks, i);
+    o.cells = &cell, o.cells_count = 1;
+    return pgw_table_update(h, t, &o, NULL);
 }
 
 /* With both forks, in one transaction. */
@@ -86,7 +88,7 @@ static pgw_status dine(pgw *h, const pgw_table *t, int philosopher, int meal)
     pgw_token seat;
     pgw_status st;
 
-    opts.timeout_ms = -1;
+    opts.timeout_ms = PGW_UNLIMITED;
     opts.session = true; /* the seat of a philosopher who dies is free at once */
     st = pgw_sema_acquire(h, "seats", &opts, &seat);
     if (st != PGW_OK) return failed(h, philosopher, st);

@@ -19,7 +19,6 @@ static int over;
 /* Out-parameters are filled when the answer comes, so they outlive the call. */
 static int64_t id;
 static pgw_batch *batch;
-static pgw_status outcome, outcomes[OTHERS_MAX];
 
 /* Jobs of others, such as an earlier run that was killed: held until ours is there. */
 static pgw_ref others[OTHERS_MAX];
@@ -54,7 +53,7 @@ static void hand_back(pgw *h)
         return;
     }
     pgw_async(h, on_release, NULL);
-    started(h, pgw_release(h, queues[0], others, others_count, outcomes));
+    started(h, pgw_release(h, queues[0], others, others_count));
 }
 
 static void on_complete(pgw *h, pgw_status st, void *arg)
@@ -84,7 +83,7 @@ static void on_claim(pgw *h, pgw_status st, void *arg)
     printf("claimed %lld\n", (long long)ref.id);
     if (ref.id == id) {
         pgw_async(h, on_complete, NULL);
-        started(h, pgw_complete(h, queues[0], &ref, NULL, 1, &outcome));
+        started(h, pgw_complete(h, queues[0], &ref, 1, NULL));
         return;
     }
     others[others_count++] = ref;
@@ -118,11 +117,6 @@ static short to_poll(int events)
                    (events & PGW_EVENT_WRITE ? POLLOUT : 0));
 }
 
-static int from_poll(short events)
-{
-    return (events & ~POLLOUT ? PGW_EVENT_READ : 0) | (events & POLLOUT ? PGW_EVENT_WRITE : 0);
-}
-
 int main(void)
 {
     pgw_job_spec job = PGW_JOB_SPEC_INIT;
@@ -133,7 +127,7 @@ int main(void)
     st = pgw_open(NULL, &h); /* connecting is the one thing that waits */
     if (failed(h, st)) return 1;
     pgw_async(h, on_enqueue, NULL);
-    started(h, pgw_enqueue(h, queues[0], &job, NULL, &id));
+    started(h, pgw_enqueue(h, queues[0], &job, &id));
 
     while (!over) {
         struct pollfd fds[2] = {{pgw_fd(h), to_poll(pgw_events(h)), 0}, {input, POLLIN, 0}};
@@ -144,7 +138,7 @@ int main(void)
             if (read(input, line, sizeof(line)) <= 0) input = -1;
             puts("other things happen, too");
         }
-        pgw_step(h, from_poll(fds[0].revents));
+        pgw_step(h);
     }
     st = pgw_error_status(h);
     pgw_close(h);

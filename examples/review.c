@@ -61,14 +61,16 @@ static int review(pgw *h, const pgw_table *t, const char *reviewer, int max)
     o.columns = columns, o.columns_count = 1;
     while ((st = pgw_table_claim(h, t, &o, &rows)) == PGW_OK) {
         for (size_t i = 0; i < pgw_rows_count(rows); i++) {
-            const pgw_row_ref ref = pgw_rows_ref(rows, i);
+            pgw_row_ref ref = pgw_rows_ref(rows, i);
             const char *const *key = pgw_rows_key(rows, i);
             const char *title = pgw_rows_get(rows, i, "title");
             char grade[8];
             const char *const values[] = {grade};
+            pgw_table_finish_opts f = PGW_TABLE_FINISH_OPTS_INIT;
 
             snprintf(grade, sizeof(grade), "%d", grade_of(title != NULL ? title : ""));
-            st = pgw_table_finish(h, t, &ref, 1, "grade = $1", values, 1, NULL);
+            f.set = "grade = $1", f.values = values, f.values_count = 1;
+            st = pgw_table_finish(h, t, &ref, 1, &f);
             if (st == PGW_ELEASE) {
                 printf("%s %s: somebody else has it by now\n", key[0], key[1]);
             } else if (st == PGW_OK) {

@@ -26,7 +26,7 @@ static void on_signal(int number)
 }
 
 /* What the worker survives, such as a server that is away, nobody else tells. */
-static void on_log(void *arg, pgw_log_level level, const char *component, const char *message)
+static void on_log(pgw_log_level level, const char *component, const char *message, void *arg)
 {
     (void)arg, (void)level;
     fprintf(stderr, "%s: %s\n", component, message);
@@ -56,10 +56,10 @@ static bool pay(pgw_task *task, PGconn *conn)
 static bool finish(pgw_task *task, PGconn *conn)
 {
     const pgw_job *job = pgw_task_job(task);
-    const pgw_ref ref = pgw_job_ref(job);
+    pgw_ref ref = pgw_job_ref(job);
     pgw *h;
     bool ours = pgw_attach(conn, NULL, &h) == PGW_OK &&
-                pgw_complete(h, pgw_job_queue(job), &ref, NULL, 1, NULL) == PGW_OK;
+                pgw_complete(h, pgw_job_queue(job), &ref, 1, NULL) == PGW_OK;
 
     if (!ours) pgw_task_set_error(task, pgw_error_message(h));
     pgw_close(h);

@@ -44,7 +44,7 @@ static pgw_verdict handle(pgw_task *task, void *arg)
     return PGW_VERDICT_DONE;
 }
 
-static void on_log(void *arg, pgw_log_level level, const char *component, const char *message)
+static void on_log(pgw_log_level level, const char *component, const char *message, void *arg)
 {
     (void)arg, (void)level;
     fprintf(stderr, "%s: %s\n", component, message);

@@ -38,37 +38,43 @@
  *
  * Rules that hold for every function, and are not repeated:
  *
- *   Arguments.   In this order: handle, object, input, output. Callbacks and their argument come
- *                last. Many inputs are a struct.
- *   Status.      0 is done; > 0 is an outcome, which is no error; < 0 is an error, whose
- * diagnostics are on the handle: pgw_error_message(), pgw_error_hint(). Ownership.   Three forms
- * only. "The caller owns it (free with X)"; "borrowed until Y"; "copied": the library has its own
- * copy when the call returns. Arguments are copied where nothing else is said. An output is NULL or
- * 0 after a failure, and outcomes are PGW_EUNKNOWN where nothing was said of them. Every _free and
- * _close takes NULL. Structs.     Initialize each that has struct_size with its _INIT macro, also
- * one that is to be filled. So fields can be added: a program that was built with an older header
- * goes on with a newer library of the same soname. A NULL @p opts is the defaults where nothing
- * else is said. Lists.       An _each function calls @p fn for each item until it returns non-zero.
- * The item and what it points to are borrowed until @p fn returns; in it no verb may be called on
- *                the same handle. PGW_OUTCOME_EMPTY: there is none.
- *   Transaction. A verb is a function that calls the server. On a handle from pgw_open() each verb
- *                is a transaction of its own, committed when the call returns PGW_OK, unless
- *                pgw_txn_begin() opened one. On a handle from pgw_attach() each verb runs in the
- *                transaction that the caller has open, and the library never sends BEGIN or COMMIT.
- *   Threads.     One handle, one thread at a time; different handles are independent. What is const
- *                when it is read (jobs, rows, tables) may be read by any number of threads.
- *                pgw_stop_notify() and pgw_reaper_reload() may be called from anywhere, also from a
- *                signal handler. Only pgw_worker_run() starts threads.
- *   Callbacks.   Each has to return. A C++ exception or a longjmp() that goes through the library
- *                leaves the handle inside a call, which refuses every later one (PGW_EMISUSE), or a
- *                transaction open.
- *   Time.        Durations are milliseconds (_ms), points in time microseconds since 1970 UTC (_us)
- *                by the server's clock. Deadlines of waits use the monotonic clock.
- *   Unknown.     A statement whose answer was lost may have been applied: PGW_EUNKNOWN. So may one
- *                that is committed, but that no synchronous standby has confirmed in time: a
- *                failover can undo it. Repeating a finishing verb is harmless (the token decides);
- *                repeating an enqueue is harmless when it has an operation id. doc/guarantees.md
- * has the whole list.
+ * - Arguments come in this order: handle, object, input, output. Many inputs are a struct. A
+ *   callback comes last, and its own last argument is the `arg` that was given with it. Beside
+ *   the struct a function has at most four arguments.
+ * - Structs with struct_size: initialize each with its _INIT macro, also one that is to be
+ *   filled. So fields can be added: a program that was built with an older header goes on with
+ *   a newer library of the same soname. A NULL @p opts is the defaults where nothing else is
+ *   said.
+ * - Sentinels: PGW_DEFAULT, PGW_UNLIMITED, PGW_NONE, PGW_NO_FD and PGW_NO_INDEX, see status.h.
+ * - Return: what can fail, and what sets something, returns a pgw_status. 0 is done; > 0 is an
+ *   outcome, which is no error; < 0 is an error, whose diagnostics are on the handle:
+ *   pgw_error_message(), pgw_error_hint(). A function that reads one value returns the value.
+ *   Those that free, close or notify return nothing, and take NULL.
+ * - Many: a verb on many jobs or rows takes an array and its length. What became of each is the
+ *   `outcome` of its element: PGW_EUNKNOWN where nothing was said of it.
+ * - Ownership has three forms only: "the caller owns it (free with X)"; "borrowed until Y";
+ *   "copied": the library has its own copy when the call returns. Arguments are copied where
+ *   nothing else is said. An output is NULL or 0 after a failure.
+ * - Lists: an _each function calls @p fn for each item until it returns non-zero. The item and
+ *   what it points to are borrowed until @p fn returns; in it no verb may be called on the same
+ *   handle. PGW_OUTCOME_EMPTY: there is none.
+ * - Transaction: a verb is a function that calls the server. On a handle from pgw_open() each
+ *   verb is a transaction of its own, committed when the call returns PGW_OK, unless
+ *   pgw_txn_begin() opened one. On a handle from pgw_attach() each verb runs in the transaction
+ *   that the caller has open, and the library never sends BEGIN or COMMIT.
+ * - Threads: one handle, one thread at a time; different handles are independent. What is const
+ *   when it is read (jobs, rows, tables) may be read by any number of threads.
+ *   pgw_stop_notify() and pgw_reaper_reload() may be called from anywhere, also from a signal
+ *   handler. Only pgw_worker_run() starts threads.
+ * - Callbacks: each has to return. A C++ exception or a longjmp() that goes through the library
+ *   leaves the handle inside a call, which refuses every later one (PGW_EMISUSE), or a
+ *   transaction open.
+ * - Time: durations are milliseconds (_ms), points in time microseconds since 1970 UTC (_us) by
+ *   the server's clock. Deadlines of waits use the monotonic clock.
+ * - Unknown: a statement whose answer was lost may have been applied: PGW_EUNKNOWN. So may one
+ *   that is committed, but that no synchronous standby has confirmed in time: a failover can
+ *   undo it. Repeating a finishing verb is harmless (the token decides); repeating an enqueue
+ *   is harmless when it has an operation id. doc/guarantees.md has the whole list.
  *
  * Any verb can also return:
  *

@@ -274,7 +274,7 @@ static int cli_apply_setting(pgw_conf *conf, const char *setting)
     return cli_apply(conf, name, equals + 1);
 }
 
-static void cli_log(void *arg, pgw_log_level level, const char *component, const char *message)
+static void cli_log(pgw_log_level level, const char *component, const char *message, void *arg)
 {
     const cli *c = arg;
     char named[2048];
@@ -359,6 +359,18 @@ int cli_each(cli *c, char *const *names, int n, pgw_status (*apply)(pgw *, const
     return worst;
 }
 
+int64_t cli_limit(int64_t n)
+{
+    return n == 0 ? PGW_UNLIMITED : n;
+}
+
+int cli_state(const cli *c, const char *text, const char *allowed, pgw_state *state)
+{
+    if (!text || pgw_state_parse(text, state) == PGW_OK) return CLI_DONE;
+    return cli_fail(CLI_USAGE, NULL, "%s: --state is \"%s\": allowed is %s", c->command, text,
+                    allowed);
+}
+
 bool cli_queue_there(cli *c, const char *name)
 {
     pgw_depth d = PGW_DEPTH_INIT;
@@ -370,10 +382,10 @@ bool cli_queue_there(cli *c, const char *name)
 /* An extend of nobody's job tells. That it is refused is no news. */
 void cli_look_for(cli *c, const char *name)
 {
-    const pgw_ref nobodys = {.id = 1};
+    pgw_ref nobodys = {.id = 1};
     if (c->quiet) return;
     c->quiet = true;
-    pgw_status st = pgw_extend(c->h, name, &nobodys, 1, PGW_DEFAULT, NULL);
+    pgw_status st = pgw_extend(c->h, name, &nobodys, 1, NULL);
     c->quiet = false;
     if (st == PGW_ENOTFOUND)
         cli_say(c, "there is no queue \"%s\" yet; names are case-sensitive", name);
@@ -394,7 +406,9 @@ static int cli_judge(const pgw_queue_info *q, void *arg)
 void cli_say_why(cli *c, const char *name)
 {
     const char *why = NULL;
-    pgw_status st = pgw_queues_each(c->h, name, 1, cli_judge, &why);
+    pgw_queues_opts o = PGW_QUEUES_OPTS_INIT;
+    o.queue = name, o.at_most = 1;
+    pgw_status st = pgw_queues_each(c->h, &o, cli_judge, &why);
     if (st != PGW_OK) cli_look_for(c, name);
     if (why) cli_say(c, "queue \"%s\" %s", name, why);
 }

@@ -81,6 +81,9 @@ int cli_each(cli *c, char *const *names, int n, pgw_status (*apply)(pgw *, const
 
 /** When nothing was found in queue @p name: says so, and returns false, if there is no such queue.
  */
+int64_t cli_limit(int64_t n); /* of an option for which 0 means all */
+/* Reads the value of --state, which NULL leaves as it is. */
+int cli_state(const cli *c, const char *text, const char *allowed, pgw_state *state);
 bool cli_queue_there(cli *c, const char *name);
 
 /** When nothing could be claimed: says so if there is no queue @p name. Whoever may claim may not

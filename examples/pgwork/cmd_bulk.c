@@ -31,17 +31,17 @@ static int bulk_tell(cli *c, const char *what, pgw_status st, const pgw_bulk_opt
     return code == CLI_DONE && n == 0 && !more ? CLI_NOTHING : code;
 }
 
-static int bulk_run(cli *c, int argc, char **argv, const char *what, const usage *use)
+static int bulk_run(cli *c, int argc, char **argv, pgw_bulk_verb kind, const usage *use)
 {
     filter which = FILTER_INIT;
     pgw_bulk_opts o = PGW_BULK_OPTS_INIT;
     bool all = false, more = false;
-    int64_t n = 0;
+    int64_t n = 0, limit = 0;
     const opt opts[] = {
         FILTER_OPTS(&which),
         {0, "all", NULL, "all of the queue", .flag = &all},
         {0, "dry-run", NULL, "change nothing, count them", .flag = &o.dry_run},
-        {'n', "limit", "N", "at most N of them, the oldest (0: all)", .big = &o.limit},
+        {'n', "limit", "N", "at most N of them, the oldest (0: all)", .big = &limit},
         {0, "delay", "TIME", "reschedule: not before TIME from now", .ms = &o.delay_ms,
          .max = 10 * CLI_YEAR},
         {0, "run-at", "WHEN", "reschedule: not before, like 2030-01-31T12:00:00Z",
@@ -54,13 +54,14 @@ static int bulk_run(cli *c, int argc, char **argv, const char *what, const usage
     int code = opts_parse(c, &a, use, opts, argc, argv);
     if (code != OPTS_GO) return code;
     which.f.queue = a.at[0];
-    code = opts_which(c, all != (which.f.state || which.f.kind || filter_searches(&which)),
+    code = opts_which(c, all != (which.state || which.f.kind || filter_searches(&which)),
                       "options that say which, or --all without these");
     if (code != CLI_DONE) return code;
-    filter_settle(&which);
+    if ((code = filter_settle(c, &which)) != CLI_DONE) return code;
+    o.verb = kind, o.filter = &which.f, o.limit = cli_limit(limit);
     if ((code = signals_open(c)) != CLI_DONE) return code;
-    pgw_status st = pgw_bulk(c->h, what, &which.f, &o, &n, &more);
-    return cli_finish(bulk_tell(c, what, st, &o, n, more));
+    pgw_status st = pgw_bulk(c->h, &o, &n, &more);
+    return cli_finish(bulk_tell(c, argv[0], st, &o, n, more));
 }
 
 #define BULK_USAGE(verb, what)                                                                \
@@ -77,40 +78,40 @@ static int bulk_run(cli *c, int argc, char **argv, const char *what, const usage
 static int bulk_cancel(cli *c, int argc, char **argv)
 {
     BULK_USAGE("cancel", "Removes waiting jobs, and asks the holders of leased ones to stop.");
-    return bulk_run(c, argc, argv, "cancel", &use);
+    return bulk_run(c, argc, argv, PGW_BULK_CANCEL, &use);
 }
 
 static int bulk_redrive(cli *c, int argc, char **argv)
 {
     BULK_USAGE("redrive", "Makes dead letters ready again, with a fresh count of attempts.");
-    return bulk_run(c, argc, argv, "redrive", &use);
+    return bulk_run(c, argc, argv, PGW_BULK_REDRIVE, &use);
 }
 
 static int bulk_reschedule(cli *c, int argc, char **argv)
 {
     BULK_USAGE("reschedule", "Gives delayed jobs another time; without --delay and --run-at they "
                              "are ready at once.");
-    return bulk_run(c, argc, argv, "reschedule", &use);
+    return bulk_run(c, argc, argv, PGW_BULK_RESCHEDULE, &use);
 }
 
 static int bulk_purge(cli *c, int argc, char **argv)
 {
     BULK_USAGE("purge", "Deletes jobs for good: ready, delayed, dead, done or cancelled ones, as "
                         "-s says.");
-    return bulk_run(c, argc, argv, "purge", &use);
+    return bulk_run(c, argc, argv, PGW_BULK_PURGE, &use);
 }
 
 static int bulk_move(cli *c, int argc, char **argv)
 {
     BULK_USAGE("move", "Moves ready and delayed jobs and dead letters to the queue --to. They keep "
                        "their ids.");
-    return bulk_run(c, argc, argv, "move", &use);
+    return bulk_run(c, argc, argv, PGW_BULK_MOVE, &use);
 }
 
 static int bulk_priority(cli *c, int argc, char **argv)
 {
     BULK_USAGE("priority", "Gives ready and delayed jobs and dead letters the priority -p.");
-    return bulk_run(c, argc, argv, "priority", &use);
+    return bulk_run(c, argc, argv, PGW_BULK_PRIORITY, &use);
 }
 
 int cmd_bulk(cli *c, int argc, char **argv)

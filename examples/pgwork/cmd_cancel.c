@@ -46,21 +46,22 @@ int cmd_cancel(cli *c, int argc, char **argv)
     int64_t *ids;
     size_t n = (size_t)a.count - 1;
     if ((code = cli_ids(&ids, a.at + 1, n)) != CLI_DONE) return code;
-    pgw_status *outcomes = cli_alloc(n * sizeof *outcomes);
+    pgw_ref *refs = cli_alloc(n * sizeof *refs);
+    for (size_t i = 0; i < n; i++) refs[i] = (pgw_ref){.id = ids[i]};
     code = cli_open(c, false);
     if (code == CLI_DONE) {
-        pgw_status st = pgw_cancel(c->h, a.at[0], ids, n, outcomes);
+        pgw_status st = pgw_cancel(c->h, a.at[0], refs, n);
         /* only the server has a SQLSTATE to tell: jobs that are not there are no error of its */
         if (st < 0 && (st != PGW_ENOTFOUND || *pgw_error_sqlstate(c->h))) {
             code = cli_fail_at(c->h);
         } else {
             for (size_t i = 0; i < n; i++) {
-                int one = cancel_tell(c, ids[i], outcomes[i]);
+                int one = cancel_tell(c, ids[i], refs[i].outcome);
                 if (one != CLI_DONE) code = one;
             }
         }
     }
-    free(outcomes);
+    free(refs);
     free(ids);
     return cli_finish(code);
 }

@@ -35,7 +35,7 @@ static int claim_give_back(cli *c, const pgw_batch *b, int code)
     for (size_t i = 0; i < n; i++) {
         const pgw_job *job = pgw_batch_job(b, i);
         pgw_ref ref = pgw_job_ref(job);
-        pgw_status st = pgw_release(c->h, pgw_job_queue(job), &ref, 1, NULL);
+        pgw_status st = pgw_release(c->h, pgw_job_queue(job), &ref, 1);
         bool gone = st == PGW_ELEASE || st == PGW_ENOTFOUND;
         if (st < 0 && !gone) return cli_fail_at(c->h);
         refused += gone;

@@ -234,14 +234,13 @@ static int cron_print_time(int64_t at_us, const char *local, void *arg)
 
 static int cron_next(cli *c, int argc, char **argv)
 {
-    const char *zone = NULL;
-    int n = 1;
-    int64_t after_us = 0;
+    pgw_cron_next_opts o = PGW_CRON_NEXT_OPTS_INIT;
+    o.max = 1;
     const opt opts[] = {
-        {'z', "tz", "ZONE", "time zone, a name such as Europe/Berlin (UTC)", .text = &zone},
-        {'n', "count", "N", "so many times (1)", .number = &n, .min = 1, .max = 10000},
+        {'z', "tz", "ZONE", "time zone, a name such as Europe/Berlin (UTC)", .text = &o.zone},
+        {'n', "count", "N", "so many times (1)", .number = &o.max, .min = 1, .max = 10000},
         {0, "after", "TIME", "later than this, as 2030-01-31T12:00:00Z (now)",
-         .time_us = &after_us},
+         .time_us = &o.after_us},
         {.name = NULL}};
     static const usage use = {
         .synopsis = "cron next EXPRESSION [--tz ZONE] [-n N] [--after TIME]",
@@ -258,8 +257,7 @@ static int cron_next(cli *c, int argc, char **argv)
     if (pgw_cron_check(a.at[0], fault, sizeof fault) != PGW_OK)
         return cli_fail(CLI_USAGE, NULL, "%s: \"%s\": %s", c->command, a.at[0], fault);
     if ((code = cli_open(c, false)) != CLI_DONE) return code;
-    if (pgw_cron_next(c->h, a.at[0], zone, after_us, n, cron_print_time, c) < 0)
-        return cli_fail_at(c->h);
+    if (pgw_cron_next(c->h, a.at[0], &o, cron_print_time, c) < 0) return cli_fail_at(c->h);
     return cli_finish(CLI_DONE);
 }
 
@@ -342,8 +340,8 @@ static void cron_look_for(cli *c, const char *name)
 
 static int cron_claim(cli *c, int argc, char **argv)
 {
-    const char *node = NULL;
-    const opt opts[] = {{0, "node", "NODE", "who takes it (host:pid)", .text = &node},
+    pgw_cron_claim_opts o = PGW_CRON_CLAIM_OPTS_INIT;
+    const opt opts[] = {{0, "node", "NODE", "who takes it (host:pid)", .text = &o.holder},
                         {.name = NULL}};
     static const usage use = {
         .synopsis = "cron claim [NAME...] [--node NODE]",
@@ -362,8 +360,8 @@ static int cron_claim(cli *c, int argc, char **argv)
     if ((code = signals_install(c)) != CLI_DONE) return code;
     if ((code = cli_open(c, false)) != CLI_DONE) return code;
     pgw_tick *tick;
-    pgw_status st =
-        pgw_cron_claim_due(c->h, node, (const char *const *)a.at, (size_t)a.count, &tick, NULL);
+    o.schedules = (const char *const *)a.at, o.schedules_count = (size_t)a.count;
+    pgw_status st = pgw_cron_claim_due(c->h, &o, &tick, NULL);
     if (st == PGW_OUTCOME_EMPTY) {
         for (int i = 0; i < a.count; i++) cron_look_for(c, a.at[i]);
         return CLI_NOTHING;

@@ -112,7 +112,7 @@ static int dead_list(cli *c, int argc, char **argv)
     args a;
     int code = opts_parse(c, &a, &use, opts, argc, argv);
     if (code != OPTS_GO) return code;
-    o.state = "dead";
+    o.state = PGW_STATE_DEAD;
     if (a.count) o.queue = a.at[0];
     if (by_error && (o.kind || o.after_id)) {
         return cli_fail(CLI_USAGE, NULL, "%s: --by-error counts all: no -k, no --after",
@@ -158,7 +158,8 @@ static int dead_redrive(cli *c, int argc, char **argv)
     if (code != OPTS_GO) return code;
     if ((code = signals_open(c)) != CLI_DONE) return code;
     pgw_status st = pgw_redrive(
-        c->h, a.at[0], &(pgw_redrive_opts){sizeof(pgw_redrive_opts), NULL, 0, kind, limit}, &moved);
+        c->h, a.at[0],
+        &(pgw_redrive_opts){sizeof(pgw_redrive_opts), NULL, 0, kind, cli_limit(limit)}, &moved);
     return cli_finish(dead_tell(c, st, "moved", moved));
 }
 

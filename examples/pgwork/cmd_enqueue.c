@@ -94,19 +94,19 @@ static int enqueue_send_lot(enqueue *e)
     size_t n = e->lot_count;
     if (n == 0) return CLI_DONE;
     pgw_job_spec *jobs = cli_alloc(n * sizeof *jobs);
-    int64_t *ids = cli_alloc(n * sizeof *ids);
-    pgw_status *outcomes = cli_alloc(n * sizeof *outcomes);
+    pgw_enqueued *results = cli_alloc(n * sizeof *results);
     for (size_t i = 0; i < n; i++) jobs[i] = e->lot[i].job;
-    pgw_status st = pgw_enqueue_many(e->c->h, e->queue, jobs, n, e->op, ids, outcomes);
+    jobs[0].op = e->op;
+    pgw_status st = pgw_enqueue_many(e->c->h, e->queue, jobs, n, results);
     int code = st < 0 ? enqueue_refused(e) : CLI_DONE;
     for (size_t i = 0; i < n; i++) {
-        if (st >= 0) enqueue_tell(e, ids[i], st == PGW_OUTCOME_REPEATED ? st : outcomes[i]);
+        const pgw_enqueued *r = &results[i];
+        if (st >= 0) enqueue_tell(e, r->id, st == PGW_OUTCOME_REPEATED ? st : r->outcome);
         job_free(&e->lot[i]);
     }
     e->lot_count = e->lot_bytes = 0;
     free(jobs);
-    free(ids);
-    free(outcomes);
+    free(results);
     return code;
 }
 

@@ -74,8 +74,7 @@ static int refs_collect(const cli *c, refs *r, const args *a)
 
 /* What the verbs differ in. */
 typedef struct finish {
-    pgw_status (*call)(cli *c, const struct finish *f, pgw_status *outcomes, const char *queue,
-                       const pgw_ref *refs, size_t n);
+    pgw_status (*call)(cli *c, const struct finish *f, const char *queue, pgw_ref *refs, size_t n);
     const char *output; /* complete */
     pgw_fail_opts fail;
     int64_t ms; /* snooze, extend */
@@ -107,23 +106,22 @@ static void finish_tell(const cli *c, int64_t id, pgw_status outcome)
 }
 
 /* One lot; what the server does not say has not been accepted. */
-static int finish_lot(cli *c, const finish *f, const char *queue, const pgw_ref *at, size_t n,
+static int finish_lot(cli *c, const finish *f, const char *queue, pgw_ref *at, size_t n,
                       bool *refused)
 {
-    pgw_status *outcomes = cli_alloc(n * sizeof *outcomes);
-    pgw_status st = f->call(c, f, outcomes, queue, at, n);
+    pgw_status st = f->call(c, f, queue, at, n);
     int code = CLI_DONE;
     if (st < 0 && st != PGW_ELEASE && st != PGW_ELOCKED) {
         code = cli_fail_at(c->h);
     } else {
         for (size_t i = 0; i < n; i++) {
-            finish_tell(c, at[i].id, outcomes[i]);
-            if (outcomes[i] < 0) code = CLI_NOTHING;
-            if (outcomes[i] < 0 && outcomes[i] != PGW_ELOCKED) *refused = true;
-            if (outcomes[i] == PGW_OUTCOME_CANCEL && code == CLI_DONE) code = CLI_CANCEL;
+            pgw_status outcome = at[i].outcome;
+            finish_tell(c, at[i].id, outcome);
+            if (outcome < 0) code = CLI_NOTHING;
+            if (outcome < 0 && outcome != PGW_ELOCKED) *refused = true;
+            if (outcome == PGW_OUTCOME_CANCEL && code == CLI_DONE) code = CLI_CANCEL;
         }
     }
-    free(outcomes);
     return code;
 }
 
@@ -181,13 +179,14 @@ static int finish_run(cli *c, const finish *f, const opt *opts, const usage *use
     "had it\n"                                                                                    \
     "since; gone: finished, cancelled or never there. Ends with 1 when a job was refused."
 
-static pgw_status finish_complete(cli *c, const finish *f, pgw_status *outcomes, const char *queue,
-                                  const pgw_ref *at, size_t n)
+static pgw_status finish_complete(cli *c, const finish *f, const char *queue, pgw_ref *at, size_t n)
 {
-    if (!f->output) return pgw_complete(c->h, queue, at, NULL, n, outcomes);
+    pgw_complete_opts o = PGW_COMPLETE_OPTS_INIT;
+    if (!f->output) return pgw_complete(c->h, queue, at, n, NULL);
     const char **outputs = cli_alloc(n * sizeof *outputs);
     for (size_t i = 0; i < n; i++) outputs[i] = f->output;
-    pgw_status st = pgw_complete(c->h, queue, at, outputs, n, outcomes);
+    o.outputs = outputs;
+    pgw_status st = pgw_complete(c->h, queue, at, n, &o);
     free(outputs);
     return st;
 }
@@ -210,10 +209,9 @@ int cmd_complete(cli *c, int argc, char **argv)
     return finish_run(c, &f, opts, &use, argc, argv);
 }
 
-static pgw_status finish_fail(cli *c, const finish *f, pgw_status *outcomes, const char *queue,
-                              const pgw_ref *at, size_t n)
+static pgw_status finish_fail(cli *c, const finish *f, const char *queue, pgw_ref *at, size_t n)
 {
-    return pgw_fail(c->h, queue, at, n, &f->fail, outcomes);
+    return pgw_fail(c->h, queue, at, n, &f->fail);
 }
 
 int cmd_fail(cli *c, int argc, char **argv)
@@ -237,10 +235,11 @@ int cmd_fail(cli *c, int argc, char **argv)
     return finish_run(c, &f, opts, &use, argc, argv);
 }
 
-static pgw_status finish_extend(cli *c, const finish *f, pgw_status *outcomes, const char *queue,
-                                const pgw_ref *at, size_t n)
+static pgw_status finish_extend(cli *c, const finish *f, const char *queue, pgw_ref *at, size_t n)
 {
-    return pgw_extend(c->h, queue, at, n, f->ms, outcomes);
+    pgw_extend_opts o = PGW_EXTEND_OPTS_INIT;
+    o.lease_ms = f->ms;
+    return pgw_extend(c->h, queue, at, n, &o);
 }
 
 int cmd_extend(cli *c, int argc, char **argv)
@@ -263,11 +262,10 @@ int cmd_extend(cli *c, int argc, char **argv)
     return finish_run(c, &f, opts, &use, argc, argv);
 }
 
-static pgw_status finish_release(cli *c, const finish *f, pgw_status *outcomes, const char *queue,
-                                 const pgw_ref *at, size_t n)
+static pgw_status finish_release(cli *c, const finish *f, const char *queue, pgw_ref *at, size_t n)
 {
     (void)f;
-    return pgw_release(c->h, queue, at, n, outcomes);
+    return pgw_release(c->h, queue, at, n);
 }
 
 int cmd_release(cli *c, int argc, char **argv)
@@ -286,10 +284,11 @@ int cmd_release(cli *c, int argc, char **argv)
     return finish_run(c, &f, opts, &use, argc, argv);
 }
 
-static pgw_status finish_snooze(cli *c, const finish *f, pgw_status *outcomes, const char *queue,
-                                const pgw_ref *at, size_t n)
+static pgw_status finish_snooze(cli *c, const finish *f, const char *queue, pgw_ref *at, size_t n)
 {
-    return pgw_snooze(c->h, queue, at, n, f->ms, outcomes);
+    pgw_snooze_opts o = PGW_SNOOZE_OPTS_INIT;
+    o.delay_ms = f->ms;
+    return pgw_snooze(c->h, queue, at, n, &o);
 }
 
 int cmd_snooze(cli *c, int argc, char **argv)

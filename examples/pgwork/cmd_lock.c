@@ -113,7 +113,7 @@ int cmd_lock(cli *c, int argc, char **argv)
 {
     if (lock_is_break(argc, argv)) return lock_break(c, argc, argv);
     bool shared = false, no_wait = false;
-    int64_t wait_ms = -1, grace_ms = 5000;
+    int64_t wait_ms = PGW_UNLIMITED, grace_ms = 5000;
     int held = CLI_HELD;
     const char *pass = NULL;
     const opt opts[] = {
@@ -156,8 +156,10 @@ int cmd_lock(cli *c, int argc, char **argv)
     if ((code = lock_check_ours(c, a.at[0], shared)) != CLI_DONE) return code;
     pgw_set_stop(c->h, c->stop);
     pgw_lock *lock;
-    pgw_status st = pgw_lock_acquire(c->h, a.at[0], shared ? PGW_LOCK_SHARED : PGW_LOCK_EXCLUSIVE,
-                                     wait_ms, &lock);
+    pgw_lock_opts o = PGW_LOCK_OPTS_INIT;
+    o.mode = shared ? PGW_LOCK_SHARED : PGW_LOCK_EXCLUSIVE;
+    o.timeout_ms = wait_ms;
+    pgw_status st = pgw_lock_acquire(c->h, a.at[0], &o, &lock);
     pgw_set_stop(c->h, NULL); /* from here on it is for the command */
     return st == PGW_OK ? lock_run(c, &a, lock, grace_ms) : guard_refused(c, st, held);
 }

@@ -23,11 +23,11 @@ typedef struct listing {
 /* What the operator asks next about a job in this state. */
 static void ls_when(listing *l, const pgw_job *job)
 {
-    const char *state = pgw_job_state(job);
+    pgw_state state = pgw_job_state(job);
     char age[TEXT_AGE], when[TEXT_AGE + 16] = "";
     int64_t due = 0, past = 0;
-    if (strcmp(state, "leased") == 0) due = pgw_job_lease_until_us(job);
-    if (strcmp(state, "delayed") == 0) due = pgw_job_run_at_us(job);
+    if (state == PGW_STATE_LEASED) due = pgw_job_lease_until_us(job);
+    if (state == PGW_STATE_DELAYED) due = pgw_job_run_at_us(job);
     if (due == 0) past = pgw_job_finished_us(job);
     if (due > l->now_us) {
         strcat(strcpy(when, "in "), text_age(age, (due - l->now_us) / 1000));
@@ -52,7 +52,7 @@ static int ls_each(const pgw_job *job, void *arg)
     }
     table_int(&l->rows, pgw_job_id(job));
     table_text(&l->rows, pgw_job_queue(job));
-    table_text(&l->rows, pgw_job_state(job));
+    table_text(&l->rows, pgw_state_name(pgw_job_state(job)));
     table_text(&l->rows, pgw_job_kind(job));
     table_int(&l->rows, pgw_job_priority(job));
     text_ratio(attempts, sizeof attempts, pgw_job_attempt(job), pgw_job_max_attempts(job));
@@ -75,7 +75,9 @@ static pgw_status ls_find(cli *c, const filter *which, int limit, int64_t after,
         o.limit = limit, o.after_id = after;
         return pgw_jobs_each(c->h, &o, ls_each, l);
     }
-    pgw_status st = pgw_search(c->h, f, after, limit, ls_each, l, &after);
+    pgw_search_opts o = PGW_SEARCH_OPTS_INIT;
+    o.filter = f, o.after_id = after, o.limit = limit;
+    pgw_status st = pgw_search(c->h, &o, ls_each, l, &after);
     if (st >= 0 && after && l->count < limit) {
         cli_say(c, "there is more to search: go on with --after %" PRId64, after);
     }
@@ -113,10 +115,10 @@ int cmd_ls(cli *c, int argc, char **argv)
     int code = opts_parse(c, &a, &use, opts, argc, argv);
     if (code != OPTS_GO) return code;
     if (a.count) which.f.queue = a.at[0];
-    filter_settle(&which);
+    if ((code = filter_settle(c, &which)) != CLI_DONE) return code;
     if ((code = cli_open(c, false)) != CLI_DONE) return code;
     listing l = {.json = c->json, .now_us = text_now_us()};
-    if (!which.f.state || strcmp(which.f.state, "leased") == 0) {
+    if (which.f.state == PGW_STATE_ANY || which.f.state == PGW_STATE_LEASED) {
         l.jobs = running_read(c, which.f.queue);
     }
     table_begin(&l.rows, headings, sizeof headings / sizeof *headings);

@@ -273,7 +273,9 @@ static int metrics_ask(cli *c, metrics *m, int64_t at_most, bool doctor)
         return cli_fail_at(c->h);
     }
     metrics_gauges(m, &gauges);
-    if (pgw_queues_each(c->h, NULL, at_most, metrics_queue, m) < 0 ||
+    pgw_queues_opts counts = PGW_QUEUES_OPTS_INIT;
+    counts.at_most = cli_limit(at_most);
+    if (pgw_queues_each(c->h, &counts, metrics_queue, m) < 0 ||
         pgw_semas_each(c->h, metrics_sema, m) < 0 ||
         pgw_crons_each(c->h, NULL, metrics_cron, m) < 0 ||
         (doctor && pgw_doctor(c->h, metrics_finding, m) < 0))

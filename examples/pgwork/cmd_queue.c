@@ -45,8 +45,8 @@ static int queue_each(const pgw_queue_info *q, void *arg)
         out_int(&o, "backoff_cap_ms", q->opts->backoff_cap_ms);
         out_int(&o, "retention_ms", q->opts->retention_ms);
         out_int(&o, "max_bytes", q->opts->max_bytes);
-        out_bool(&o, "notify", q->opts->notify != 0);
-        out_bool(&o, "payload_visible", q->opts->payload_visible != 0);
+        out_bool(&o, "notify", q->opts->notify == PGW_SWITCH_ON);
+        out_bool(&o, "payload_visible", q->opts->payload_visible == PGW_SWITCH_ON);
         out_end(&o);
         return 0;
     }
@@ -82,19 +82,20 @@ static int queue_list(cli *c, int argc, char **argv)
     if ((code = cli_open(c, false)) != CLI_DONE) return code;
     listing l = {.json = c->json};
     table_begin(&l.rows, headings, sizeof headings / sizeof *headings);
-    pgw_status st = pgw_queues_each(c->h, NULL, at_most, queue_each, &l);
+    pgw_queues_opts counts = PGW_QUEUES_OPTS_INIT;
+    counts.at_most = cli_limit(at_most);
+    pgw_status st = pgw_queues_each(c->h, &counts, queue_each, &l);
     table_end(&l.rows);
     if (st < 0) return cli_fail_at(c->h);
     if (st == PGW_OUTCOME_EMPTY) cli_say(c, "there are no queues yet");
     return cli_finish(cli_code(st));
 }
 
-/* -1 as long as it is not given. */
-static int queue_switch(cli *c, const char *name, const char *text, int *value)
+static int queue_switch(cli *c, const char *name, const char *text, pgw_switch *value)
 {
     if (!text) return CLI_DONE;
-    *value = strcmp(text, "on") == 0;
-    if (*value || strcmp(text, "off") == 0) return CLI_DONE;
+    *value = strcmp(text, "on") == 0 ? PGW_SWITCH_ON : PGW_SWITCH_OFF;
+    if (*value == PGW_SWITCH_ON || strcmp(text, "off") == 0) return CLI_DONE;
     return cli_fail(CLI_USAGE, NULL, "%s: --%s is \"%s\": allowed is on or off", c->command, name,
                     text);
 }
@@ -210,9 +211,10 @@ static int queue_tell_deleted(const cli *c, pgw_status st, int64_t deleted)
 
 static int queue_purge(cli *c, int argc, char **argv)
 {
-    const char *state = "ready";
+    const char *word = NULL;
+    pgw_state state = PGW_STATE_READY;
     const opt opts[] = {
-        {0, "state", "STATE", "ready, delayed, dead, done or all (ready)", .text = &state},
+        {0, "state", "STATE", "ready, delayed, dead, done or all (ready)", .text = &word},
         {.name = NULL}};
     static const usage use = {
         .synopsis = "queue purge NAME [--state STATE]",
@@ -226,7 +228,9 @@ static int queue_purge(cli *c, int argc, char **argv)
     args a;
     int code = opts_parse(c, &a, &use, opts, argc, argv);
     if (code != OPTS_GO) return code;
-    if ((code = signals_open(c)) != CLI_DONE) return code;
+    code = cli_state(c, word, "ready, delayed, dead, done or all", &state);
+    if (code == CLI_DONE) code = signals_open(c);
+    if (code != CLI_DONE) return code;
     int64_t deleted = 0;
     pgw_status st = pgw_queue_purge(c->h, a.at[0], state, &deleted);
     return queue_tell_deleted(c, st, deleted);
@@ -252,7 +256,7 @@ static int queue_drop(cli *c, int argc, char **argv)
     if (code != OPTS_GO) return code;
     if ((code = signals_open(c)) != CLI_DONE) return code;
     int64_t deleted = 0; /* purged here first, so that it can be told */
-    pgw_status st = force ? pgw_queue_purge(c->h, a.at[0], "all", &deleted) : PGW_OK;
+    pgw_status st = force ? pgw_queue_purge(c->h, a.at[0], PGW_STATE_ANY, &deleted) : PGW_OK;
     if (st >= 0)
         st = pgw_stop_count(c->stop) > 0 ? PGW_ECANCELED : pgw_queue_drop(c->h, a.at[0], force);
     return st < 0 ? queue_tell_deleted(c, st, deleted) : CLI_DONE;
@@ -278,7 +282,7 @@ static int queue_depth(cli *c, int argc, char **argv)
     if (code != OPTS_GO) return code;
     if ((code = cli_open(c, false)) != CLI_DONE) return code;
     pgw_depth d = PGW_DEPTH_INIT;
-    if (pgw_queue_depth(c->h, a.at[0], at_most, &d) < 0) return cli_fail_at(c->h);
+    if (pgw_queue_depth(c->h, a.at[0], cli_limit(at_most), &d) < 0) return cli_fail_at(c->h);
     if (c->json) {
         out o;
         out_begin(&o);

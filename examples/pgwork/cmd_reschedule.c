@@ -56,6 +56,7 @@ int cmd_reschedule(cli *c, int argc, char **argv)
     if (o.ids_count > 0 && o.limit > 0) {
         return cli_fail(CLI_USAGE, NULL, "%s: -n is for -k and --all, not for ID", c->command);
     }
+    o.limit = cli_limit(o.limit);
     if (o.run_at_us && o.delay_ms) {
         return cli_fail(CLI_USAGE, NULL, "%s: --run-at or --delay, not both", c->command);
     }

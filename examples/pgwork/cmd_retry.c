@@ -30,7 +30,8 @@ int cmd_retry(cli *c, int argc, char **argv)
     n = cli_ids_once(ids, n); /* or a second one were no dead letter any more */
     code = cli_open(c, false);
     if (code == CLI_DONE &&
-        pgw_redrive(c->h, a.at[0], &(pgw_redrive_opts){sizeof(pgw_redrive_opts), ids, n, NULL, 0},
+        pgw_redrive(c->h, a.at[0],
+                    &(pgw_redrive_opts){sizeof(pgw_redrive_opts), ids, n, NULL, PGW_UNLIMITED},
                     &moved) < 0) {
         code = cli_fail_at(c->h);
     } else if (code == CLI_DONE) {

@@ -148,16 +148,16 @@ static int sem_give_up(sem *s, pgw_status st, int held)
 static int sem_acquire(cli *c, int argc, char **argv)
 {
     sem s = {.c = c, .o = PGW_SEMA_OPTS_INIT};
-    s.o.timeout_ms = -1;
-    const opt opts[] = {
-        {0, "permits", "N", "take N, all or none (1)", .number = &s.o.n, .min = 1, .max = 10000},
-        {'w', "wait", "TIME", "wait so long (without limit)", .ms = &s.o.timeout_ms,
-         .max = GUARD_WAIT_MAX},
-        {'n', "no-wait", NULL, "do not wait", .flag = &s.no_wait},
-        {0, "ttl", "TIME", "for so long, unless extended (30s)", .ms = &s.o.ttl_ms,
-         .min = SEM_TTL_MIN, .max = SEM_TTL_MAX},
-        {0, "holder", "NAME", "who (host:pid)", .text = &s.o.holder},
-        {.name = NULL}};
+    s.o.timeout_ms = PGW_UNLIMITED;
+    const opt opts[] = {{0, "permits", "N", "take N, all or none (1)", .number = &s.o.permits,
+                         .min = 1, .max = 10000},
+                        {'w', "wait", "TIME", "wait so long (without limit)", .ms = &s.o.timeout_ms,
+                         .max = GUARD_WAIT_MAX},
+                        {'n', "no-wait", NULL, "do not wait", .flag = &s.no_wait},
+                        {0, "ttl", "TIME", "for so long, unless extended (30s)", .ms = &s.o.ttl_ms,
+                         .min = SEM_TTL_MIN, .max = SEM_TTL_MAX},
+                        {0, "holder", "NAME", "who (host:pid)", .text = &s.o.holder},
+                        {.name = NULL}};
     static const usage use = {
         .synopsis = "sem acquire NAME [--permits N] [-w TIME | -n] [--ttl TIME] [--holder NAME]",
         .about = "Takes permits and prints their token, for scripts.",
@@ -180,7 +180,7 @@ static int sem_acquire(cli *c, int argc, char **argv)
         out_begin(&o);
         out_text(&o, "semaphore", s.name);
         out_text(&o, "token", token);
-        out_int(&o, "permits", s.o.n);
+        out_int(&o, "permits", s.o.permits);
         out_end(&o);
     } else {
         puts(token);
@@ -277,7 +277,7 @@ static void sem_ask(sem *s)
 static bool sem_is_ours(sem *s)
 {
     pgw *h = s->c->h;
-    if (!s->asking) pgw_step(h, 0); /* reads what the server said, or that it is gone */
+    if (!s->asking) pgw_step(h); /* reads what the server said, or that it is gone */
     if (s->o.session && pgw_fd(h) < 0) s->lost = true;
     return !s->lost;
 }
@@ -286,7 +286,7 @@ static void sem_listen(sem *s)
 {
     pgw *h = s->c->h;
     int64_t end = text_tick_ms() + SEM_LOOK_MS, left = SEM_LOOK_MS;
-    while (pgw_step(h, 0) == PGW_OUTCOME_AGAIN && sem_is_ours(s) && left > 0) {
+    while (pgw_step(h) == PGW_OUTCOME_AGAIN && sem_is_ours(s) && left > 0) {
         int events = pgw_events(h);
         int64_t timer = pgw_timeout_ms(h);
         struct pollfd p = {.fd = events ? pgw_fd(h) : -1};
@@ -333,9 +333,10 @@ static int sem_run(cli *c, int argc, char **argv)
     int64_t grace_ms = 5000;
     int held = CLI_HELD;
     const char *pass = NULL;
-    s.o.timeout_ms = -1;
+    s.o.timeout_ms = PGW_UNLIMITED;
     const opt opts[] = {
-        {0, "permits", "N", "take N, all or none (1)", .number = &s.o.n, .min = 1, .max = 10000},
+        {0, "permits", "N", "take N, all or none (1)", .number = &s.o.permits, .min = 1,
+         .max = 10000},
         {'w', "wait", "TIME", "wait so long (without limit)", .ms = &s.o.timeout_ms,
          .max = GUARD_WAIT_MAX},
         {'n', "no-wait", NULL, "do not wait", .flag = &s.no_wait},

@@ -65,7 +65,7 @@ static int show_each(const pgw_job *job, void *arg)
     snprintf(word, sizeof word, "%" PRId64, pgw_job_id(job));
     show_text("id", word);
     show_text("queue", pgw_job_queue(job));
-    show_text("state", pgw_job_state(job));
+    show_text("state", pgw_state_name(pgw_job_state(job)));
     show_text("kind", pgw_job_kind(job));
     snprintf(word, sizeof word, "%d", pgw_job_priority(job));
     show_text("priority", word);

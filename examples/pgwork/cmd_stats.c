@@ -72,7 +72,9 @@ static int stats_once(cli *c, const args *a, int64_t at_most, bool redraw)
     char now[TEXT_TIME];
     sample s = {.json = c->json, .now_us = text_now_us(), .only = a, .seen = seen};
     table_begin(&s.rows, headings, sizeof headings / sizeof *headings);
-    pgw_status st = pgw_queues_each(c->h, NULL, at_most, stats_each, &s);
+    pgw_queues_opts counts = PGW_QUEUES_OPTS_INIT;
+    counts.at_most = cli_limit(at_most);
+    pgw_status st = pgw_queues_each(c->h, &counts, stats_each, &s);
     if (redraw && !c->json && term_home()) printf("%.19sZ\n\n", text_time(now, s.now_us));
     table_end(&s.rows);
     if (st < 0) return cli_fail_at(c->h);

@@ -5,7 +5,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "opts.h"
 #include "out.h"
@@ -13,8 +12,9 @@
 
 static int wait_tell(const cli *c, int64_t id, const pgw_job *job)
 {
-    const char *state = pgw_job_state(job), *output = pgw_job_output(job);
-    if (!state) {
+    const pgw_state state = pgw_job_state(job);
+    const char *output = pgw_job_output(job);
+    if (!job) {
         return cli_fail(CLI_NOTHING, "set a retention on its queue: `pgwork queue set`",
                         "job %" PRId64 " is over, and nothing of it was kept", id);
     }
@@ -26,19 +26,20 @@ static int wait_tell(const cli *c, int64_t id, const pgw_job *job)
         puts(t.at);
         buf_free(&t);
     }
-    if (strcmp(state, "done") == 0) return CLI_DONE;
+    if (state == PGW_STATE_DONE) return CLI_DONE;
     return cli_fail(CLI_NOTHING, NULL, "job %" PRId64 " is %s", id,
-                    strcmp(state, "dead") == 0 ? "a dead letter: `pgwork show` has its error"
-                                               : state);
+                    state == PGW_STATE_DEAD ? "a dead letter: `pgwork show` has its error"
+                                            : pgw_state_name(state));
 }
 
 int cmd_wait(cli *c, int argc, char **argv)
 {
-    const char *queue = NULL;
-    int64_t timeout_ms = CLI_YEAR, *ids = NULL;
+    pgw_wait_opts o = PGW_WAIT_OPTS_INIT;
+    int64_t *ids = NULL;
     const opt opts[] = {
-        {'Q', "queue", "NAME", "look only there, which is faster", .text = &queue},
-        {0, "timeout", "TIME", "wait so long at most (a year)", .ms = &timeout_ms, .max = CLI_YEAR},
+        {'Q', "queue", "NAME", "look only there, which is faster", .text = &o.queue},
+        {0, "timeout", "TIME", "wait so long at most (for ever)", .ms = &o.timeout_ms,
+         .max = CLI_YEAR},
         {.name = NULL}};
     static const usage use = {
         .synopsis = "wait [-Q QUEUE] ID [--timeout TIME]",
@@ -56,16 +57,16 @@ int cmd_wait(cli *c, int argc, char **argv)
     int code = opts_parse(c, &a, &use, opts, argc, argv);
     if (code != OPTS_GO) return code;
     if ((code = cli_ids(&ids, a.at, 1)) != CLI_DONE) return code;
-    int64_t id = ids[0];
+    o.id = ids[0];
     free(ids);
     if ((code = signals_open(c)) != CLI_DONE) return code;
-    pgw_status st = pgw_job_wait(c->h, queue, id, timeout_ms, &over);
+    pgw_status st = pgw_job_wait(c->h, &o, &over);
     if (st < 0) {
         code = signals_failed(c, st);
     } else if (st == PGW_OUTCOME_EMPTY) {
-        code = cli_fail(CLI_HELD, NULL, "job %" PRId64 " is not over yet", id);
+        code = cli_fail(CLI_HELD, NULL, "job %" PRId64 " is not over yet", o.id);
     } else {
-        code = wait_tell(c, id, over ? pgw_batch_job(over, 0) : NULL);
+        code = wait_tell(c, o.id, over ? pgw_batch_job(over, 0) : NULL);
     }
     pgw_batch_free(over);
     return cli_finish(code);

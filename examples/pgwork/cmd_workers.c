@@ -115,10 +115,11 @@ int cmd_workers(cli *c, int argc, char **argv)
 
 int cmd_demand(cli *c, int argc, char **argv)
 {
-    int64_t at_most = 10000, within_ms = 0, n = 0;
-    const opt opts[] = {{0, "at-most", "N", "count no further than N (10000)", .big = &at_most},
+    pgw_demand_opts o = PGW_DEMAND_OPTS_INIT;
+    int64_t n = 0;
+    const opt opts[] = {{0, "at-most", "N", "count no further than N (10000)", .big = &o.at_most},
                         {'w', "within", "TIME", "with delayed jobs that are due within TIME (0)",
-                         .ms = &within_ms, .max = CLI_DAY},
+                         .ms = &o.within_ms, .max = CLI_DAY},
                         {.name = NULL}};
     static const usage use = {
         .synopsis = "demand QUEUE [--at-most N] [-w TIME]",
@@ -134,7 +135,8 @@ int cmd_demand(cli *c, int argc, char **argv)
     int code = opts_parse(c, &a, &use, opts, argc, argv);
     if (code != OPTS_GO) return code;
     if ((code = cli_open(c, false)) != CLI_DONE) return code;
-    if (pgw_demand(c->h, a.at[0], at_most, within_ms, &n) < 0) return cli_fail_at(c->h);
+    o.queue = a.at[0];
+    if (pgw_demand(c->h, &o, &n) < 0) return cli_fail_at(c->h);
     if (c->json) {
         out_number("demand", n);
     } else {

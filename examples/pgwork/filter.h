@@ -9,18 +9,21 @@
 
 typedef struct filter {
     pgw_filter f;
+    const char *state;
     int64_t older_ms, newer_ms; /* -1: not given */
 } filter;
 
-#define FILTER_INIT             \
-    {                           \
-        PGW_FILTER_INIT, -1, -1 \
+#define FILTER_INIT                   \
+    {                                 \
+        PGW_FILTER_INIT, NULL, -1, -1 \
     }
+
+#define FILTER_STATES "ready, leased, delayed, dead, done or cancelled"
 
 /* Rows of an option table, for `filter *p`. */
 /* clang-format off */
 #define FILTER_OPTS(p) \
-    {'s', "state", "STATE", "ready, leased, delayed, dead, done or cancelled", .text = &(p)->f.state}, \
+    {'s', "state", "STATE", FILTER_STATES, .text = &(p)->state}, \
     {'k', "kind", "KIND", "of this kind", .text = &(p)->f.kind}, \
     {'t', "tag", "TAG", "with this tag", .text = &(p)->f.tag}, \
     {0, "key", "KEY", "with this unique key", .text = &(p)->f.key}, \
@@ -31,8 +34,9 @@ typedef struct filter {
     {0, "newer-than", "TIME", "enqueued since then", .ms = &(p)->newer_ms, .max = 10 * CLI_YEAR}
 /* clang-format on */
 
-/** When the options are read: times from now become times. */
-void filter_settle(filter *p);
+/** When the options are read: words and times from now become a filter. CLI_DONE, or CLI_USAGE,
+ * told. */
+int filter_settle(const cli *c, filter *p);
 /** Is anything given beyond queue, state and kind? */
 bool filter_searches(const filter *p);
 

@@ -91,7 +91,7 @@ static int overview(void)
         "  8  any other error: of the server, out of memory, output not written\n"
         "  74        lock, sem run: lost while the command ran\n"
         "  75        lock, sem run, sem acquire: not obtained; sem extend, sem release: not now;\n"
-           "            wait: not over in time\n"
+        "            wait: not over in time\n"
         "  126, 127  work, lock, sem run: the command cannot be started, is not there\n"
         "  128+N     ended by signal N\n");
     return cli_finish(CLI_DONE);

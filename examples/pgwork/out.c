@@ -212,7 +212,7 @@ void out_job(const pgw_job *job, bool claimed, int64_t running_us)
         out_text(&o, "token", pgw_token_format(pgw_job_ref(job).token, token));
     }
     out_text(&o, "queue", pgw_job_queue(job));
-    out_text(&o, "state", claimed ? "leased" : pgw_job_state(job));
+    out_text(&o, "state", pgw_state_name(claimed ? PGW_STATE_LEASED : pgw_job_state(job)));
     out_text(&o, "kind", pgw_job_kind(job));
     out_int(&o, "priority", pgw_job_priority(job));
     out_int(&o, "attempt", pgw_job_attempt(job));

@@ -26,7 +26,7 @@ running running_read(cli *c, const char *queue)
 int64_t running_since_us(const running *r, const pgw_job *job)
 {
     const char *holder = pgw_job_holder(job);
-    if (!holder || strcmp(pgw_job_state(job), "leased") != 0) return 0;
+    if (!holder || pgw_job_state(job) != PGW_STATE_LEASED) return 0;
     for (size_t i = 0; i < r->count; i++) {
         if (r->jobs[i].id == pgw_job_id(job) && r->jobs[i].attempt == pgw_job_attempt(job) &&
             strcmp(r->holders[i], holder) == 0) {

@@ -16,8 +16,9 @@ extern "C" {
 /** @name Without blocking @{
  * pgw_async() arms the next verb on the handle: it sends and returns PGW_OUTCOME_AGAIN instead of
  * waiting. @p done is called once, from pgw_step(), when the answer is complete and committed.
- * Out-parameters are filled by then, so they must live until then. A verb that fails at once
- * returns its error, and @p done is never called. Nor is it when the handle is closed before.
+ * Out-parameters are filled by then, so they must live until then. So must an array of references,
+ * whose outcomes are filled. A verb that fails at once returns its error, and @p done is never
+ * called. Nor is it when the handle is closed before.
  *
  * PGW_OUTCOME_AGAIN is no error, and no success yet: check for it first. In @p done the next verb
  * may be started, or the handle closed. One verb at a time per handle. A lost connection is opened
@@ -42,7 +43,7 @@ extern "C" {
  *         if (pgw_events(h) & PGW_EVENT_READ) p.events |= POLLIN;
  *         if (pgw_events(h) & PGW_EVENT_WRITE) p.events |= POLLOUT;
  *         poll(&p, 1, (int)pgw_timeout_ms(h));
- *         pgw_step(h, 0);
+ *         pgw_step(h);
  *     }
  */
 typedef enum pgw_event { PGW_EVENT_READ = 1, PGW_EVENT_WRITE = 2 } pgw_event;
@@ -54,14 +55,17 @@ typedef void pgw_done_fn(pgw *h, pgw_status st, void *arg);
  * @param h     the handle
  * @param done  called when the verb is done; NULL: disarms
  * @param arg   its third argument
+ * @returns
+ * - PGW_OK
+ * - PGW_EINVAL: @p h is NULL
  */
-PGW_API void pgw_async(pgw *h, pgw_done_fn *done, void *arg);
+PGW_API pgw_status pgw_async(pgw *h, pgw_done_fn *done, void *arg);
 /**
  * Returns the socket to watch.
  *
  * @param h  the handle
- * @returns a descriptor; -1: none now. After a reconnect it is another one, perhaps with the same
- *   number. epoll forgets a socket that was closed: use EPOLL_CTL_MOD after each step, and
+ * @returns a descriptor; PGW_NO_FD: none now. After a reconnect it is another one, perhaps with the
+ * same number. epoll forgets a socket that was closed: use EPOLL_CTL_MOD after each step, and
  *   EPOLL_CTL_ADD where that fails with ENOENT.
  */
 PGW_API int pgw_fd(const pgw *h);
@@ -76,19 +80,18 @@ PGW_API int pgw_events(const pgw *h);
  * Returns by when pgw_step() has to be called.
  *
  * @param h  the handle
- * @returns milliseconds from now; -1: no hurry
+ * @returns milliseconds from now; PGW_UNLIMITED: no hurry
  */
 PGW_API int64_t pgw_timeout_ms(const pgw *h);
 /**
  * Does what can be done without waiting.
  *
- * @param h       the handle
- * @param events  not used; 0 will do
+ * @param h  the handle
  * @returns
  * - PGW_OUTCOME_AGAIN: call it again when the socket is ready
  * - PGW_OK: idle. The status of the verb went to the function that pgw_async() was given.
  */
-PGW_API pgw_status pgw_step(pgw *h, int events);
+PGW_API pgw_status pgw_step(pgw *h);
 /** @} */
 
 #ifdef __cplusplus

@@ -15,35 +15,41 @@ extern "C" {
 
 /* ------------------------------------------------------------------------------------------- */
 /** @name Filters (viewer) @{ */
+/* clang-format off */
 typedef struct pgw_filter {
     size_t struct_size;
-    const char *queue, *state, *kind; /* NULL in any field: whatever it is */
-    const char *tag;                  /* one of its tags */
+    const char *queue;       /* NULL in any field: whatever it is */
+    pgw_state state;         /* PGW_STATE_ANY: all */
+    const char *kind;
+    const char *tag;         /* one of its tags */
     const char *key, *group, *holder;
-    const char *error; /* its error contains this, or is of this sort: pgw_dead_errors_each() */
-    int64_t created_from_us; /* 0: whenever */
-    int64_t created_to_us;   /* before this time */
+    const char *error;       /* its error contains this, or is of this sort: pgw_dead_errors_each() */
+    int64_t created_from_us; /* PGW_NONE: whenever */
+    int64_t created_to_us;   /* before this time; PGW_NONE: whenever */
 } pgw_filter;
-#define PGW_FILTER_INIT                                                          \
-    {                                                                            \
-        sizeof(pgw_filter), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, 0 \
-    }
+#define PGW_FILTER_INIT {sizeof(pgw_filter), NULL, PGW_STATE_ANY, NULL, NULL, NULL, NULL, NULL, NULL, PGW_NONE, PGW_NONE}
+typedef struct pgw_search_opts {
+    size_t struct_size;
+    const pgw_filter *filter; /* NULL: all jobs */
+    int64_t after_id;         /* behind this one; PGW_NONE: from the first */
+    int limit;                /* 1 .. 100,000 */
+} pgw_search_opts;
+#define PGW_SEARCH_OPTS_INIT {sizeof(pgw_search_opts), NULL, PGW_NONE, 100}
+/* clang-format on */
 /**
  * Lists jobs that fit a filter, in the order of their ids.
  *
- * @param h         the handle
- * @param filter    which ones
- * @param after_id  behind this one; 0: from the first
- * @param limit     at most so many, 1 .. 100,000
- * @param fn        called for each until it returns non-zero
- * @param arg       its second argument
- * @param go_on     takes the id behind which there are more to look at; 0: that was all. May be
- * NULL
+ * @param h      the handle
+ * @param opts   which ones; NULL: the defaults
+ * @param fn     called for each until it returns non-zero
+ * @param arg    its second argument
+ * @param go_on  takes the id behind which there are more to look at; PGW_NONE: that was all. May be
+ *   NULL
  * @returns
  * - PGW_OK
  * - PGW_OUTCOME_EMPTY: there is none among those it looked at
- * @note Queue, state and kind are found by pgw_jobs_each(). Everything else is looked for among
- *   these, 100,000 at a call.
+ * @note Queue, state and kind are found as pgw_jobs_each() finds them. Everything else is looked
+ * for among these, 100,000 at a call.
  *
  *     static int show(const pgw_job *job, void *arg)
  *     {
@@ -51,13 +57,14 @@ typedef struct pgw_filter {
  *     }
  *
  *     pgw_filter f = PGW_FILTER_INIT;
- *     int64_t after = 0;
+ *     pgw_search_opts o = PGW_SEARCH_OPTS_INIT;
  *     f.queue = "mail", f.tag = "newsletter";
+ *     o.filter = &f;
  *     do {
- *         st = pgw_search(h, &f, after, 100000, show, stdout, &after);
- *     } while (st >= 0 && after > 0);
+ *         st = pgw_search(h, &o, show, stdout, &o.after_id);
+ *     } while (st >= 0 && o.after_id != PGW_NONE);
  */
-PGW_API pgw_status pgw_search(pgw *h, const pgw_filter *filter, int64_t after_id, int limit,
+PGW_API pgw_status pgw_search(pgw *h, const pgw_search_opts *opts,
                               int (*fn)(const pgw_job *job, void *arg), void *arg, int64_t *go_on);
 
 typedef struct pgw_dead_errors {
@@ -93,49 +100,53 @@ PGW_API pgw_status pgw_dead_errors_each(pgw *h, const char *queue,
 
 /* ------------------------------------------------------------------------------------------- */
 /** @name Bulk operations (operator) @{ */
+/* clang-format off */
+typedef enum pgw_bulk_verb {
+    PGW_BULK_CANCEL,     /* ready, delayed and leased jobs */
+    PGW_BULK_REDRIVE,    /* dead letters */
+    PGW_BULK_RESCHEDULE, /* delayed jobs: run_at_us or delay_ms */
+    PGW_BULK_PURGE,      /* ready, delayed, dead or finished jobs, as the filter's state says */
+    PGW_BULK_MOVE,       /* ready and delayed jobs and dead letters: to */
+    PGW_BULK_PRIORITY    /* the same: priority */
+} pgw_bulk_verb;
 typedef struct pgw_bulk_opts {
     size_t struct_size;
-    bool dry_run;      /* only count */
-    int64_t limit;     /* at most so many; 0: all */
-    const char *to;    /* "move": the other queue */
-    int priority;      /* "priority": 0 .. 9 */
-    int64_t run_at_us; /* "reschedule": as in pgw_reschedule() */
+    pgw_bulk_verb verb;
+    const pgw_filter *filter; /* with a queue */
+    bool dry_run;             /* only count */
+    int64_t limit;            /* at most so many; PGW_UNLIMITED: all */
+    const char *to;           /* the other queue */
+    int priority;             /* 0 .. 9 */
+    int64_t run_at_us;        /* as in pgw_reschedule() */
     int64_t delay_ms;
 } pgw_bulk_opts;
-#define PGW_BULK_OPTS_INIT                                       \
-    {                                                            \
-        sizeof(pgw_bulk_opts), false, 0, NULL, PGW_DEFAULT, 0, 0 \
-    }
+#define PGW_BULK_OPTS_INIT {sizeof(pgw_bulk_opts), PGW_BULK_CANCEL, NULL, false, PGW_UNLIMITED, NULL, PGW_DEFAULT, PGW_NONE, 0}
+/* clang-format on */
 /**
  * Does something to all jobs that fit a filter.
  *
- * @param h       the handle
- * @param verb    "cancel": ready, delayed and leased jobs; "redrive": dead letters; "reschedule":
- *   delayed jobs; "purge": ready, delayed, dead or finished jobs, as filter->state says; "move" to
- *   another queue, or give another "priority": ready and delayed jobs and dead letters
- * @param filter  which ones; the queue must be given
- * @param opts    how
- * @param n       takes how many, also after a failure; may be NULL
- * @param more    takes whether a dry run ended before it had looked at all; may be NULL
+ * @param h     the handle
+ * @param opts  what, and to which ones
+ * @param n     takes how many, also after a failure; may be NULL
+ * @param more  takes whether a dry run ended before it had looked at all; may be NULL
  * @returns
  * - PGW_OK
  * - PGW_ENOTFOUND: no such queue
  * - PGW_EPAUSED: the other queue is drained
- * @note It works in slices of 10,000, as pgw_queue_purge(); each is a row in the view `log`, with
- *   the role that did it. A dry run counts up to a million jobs. Jobs keep their ids. A job whose
- *   unique key is taken in the other queue stays. Cannot be armed.
+ * @note It works in slices of 10,000, as pgw_queue_purge(); the view `log` has a row for all of
+ * them, with the role that did it. A dry run looks at a million jobs. Jobs keep their ids. A job
+ * whose unique key is taken in the other queue stays. Cannot be armed.
  *
  *     pgw_filter f = PGW_FILTER_INIT;
  *     pgw_bulk_opts o = PGW_BULK_OPTS_INIT;
  *     bool more;
- *     f.queue = "mail", f.state = "dead", f.error = "connection to # refused";
- *     o.dry_run = true;
- *     st = pgw_bulk(h, "redrive", &f, &o, &n, &more);
+ *     f.queue = "mail", f.state = PGW_STATE_DEAD, f.error = "connection to # refused";
+ *     o.verb = PGW_BULK_REDRIVE, o.filter = &f, o.dry_run = true;
+ *     st = pgw_bulk(h, &o, &n, &more);
  *     o.dry_run = false;
- *     if (st == PGW_OK && n < 1000 && !more) st = pgw_bulk(h, "redrive", &f, &o, &n, NULL);
+ *     if (st == PGW_OK && n < 1000 && !more) st = pgw_bulk(h, &o, &n, NULL);
  */
-PGW_API pgw_status pgw_bulk(pgw *h, const char *verb, const pgw_filter *filter,
-                            const pgw_bulk_opts *opts, int64_t *n, bool *more);
+PGW_API pgw_status pgw_bulk(pgw *h, const pgw_bulk_opts *opts, int64_t *n, bool *more);
 
 typedef struct pgw_log_info {
     size_t struct_size;

@@ -23,7 +23,7 @@ typedef struct pgw_conf pgw_conf; /* copied by each function that takes it */
  *     {
  *         return fprintf(arg, "%s=%s (%s; %s)\n", p->name, p->value, p->text, p->allowed) < 0;
  *     }
- *     static void say(void *arg, pgw_log_level level, const char *component, const char *message)
+ *     static void say(pgw_log_level level, const char *component, const char *message, void *arg)
  *     {
  *         fprintf(arg, "<%d> %s: %s\n", level, component, message);
  *     }
@@ -186,18 +186,21 @@ typedef enum pgw_log_level {
     PGW_LOG_TRACE
 } pgw_log_level;
 /** Takes a message of a component of the library ("pq", "worker", "reaper"). */
-typedef void pgw_log_fn(void *arg, pgw_log_level level, const char *component, const char *message);
+typedef void pgw_log_fn(pgw_log_level level, const char *component, const char *message, void *arg);
 /**
  * Sets where messages go. By default they go nowhere.
  *
  * @param conf   the configuration
  * @param level  messages up to this level are passed on
  * @param fn     called for each; NULL: no messages
- * @param arg    its first argument
+ * @param arg    its last argument
+ * @returns
+ * - PGW_OK
+ * - PGW_EINVAL: @p conf is NULL
  * @note Payloads, parameter values and connection strings are never logged. The callback must not
  *   call a function on the handle that logs. A worker calls it from its own threads, one at a time.
  */
-PGW_API void pgw_conf_set_log(pgw_conf *conf, pgw_log_level level, pgw_log_fn *fn, void *arg);
+PGW_API pgw_status pgw_conf_set_log(pgw_conf *conf, pgw_log_level level, pgw_log_fn *fn, void *arg);
 /** @} */
 
 #ifdef __cplusplus

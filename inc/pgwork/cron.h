@@ -51,7 +51,7 @@ typedef struct pgw_cron_opts {
                           * MET, MST or WET, abbreviations to the server, without summer time: Europe/Berlin for example */
     const char *queue;   /* a tick is a job in this queue; NULL: a node holds it */
     const pgw_job_spec *job;  /* the job, or kind, payload and body for the node; NULL: none. Not for it: run_at_us,
-                          * delay_ms, group, expires_us, meta. The key's scope is PGW_KEY_SCOPE_UNFINISHED, its policy PGW_KEY_POLICY_SKIP: with a key,
+                          * delay_ms, group, expires_us, meta, op. The key's scope is PGW_KEY_SCOPE_UNFINISHED, its policy PGW_KEY_POLICY_SKIP: with a key,
                           * no tick adds a job while that of another is unfinished. Up to 30 tags */
     pgw_misfire misfire;
     int misfire_max;     /* 1 .. 1000 */
@@ -80,14 +80,21 @@ typedef struct pgw_cron_opts {
  */
 PGW_API pgw_status pgw_cron_check(const char *expression, char *fault, size_t size);
 
+typedef struct pgw_cron_next_opts {
+    size_t struct_size;
+    const char *zone; /* as in pgw_cron_opts; NULL: UTC */
+    int64_t after_us; /* server's clock; PGW_NONE: now */
+    int max;          /* so many times, 1 .. 10,000 */
+} pgw_cron_next_opts;
+/* clang-format off */
+#define PGW_CRON_NEXT_OPTS_INIT {sizeof(pgw_cron_next_opts), NULL, PGW_NONE, 10}
+/* clang-format on */
 /**
  * Lists the next times of an expression.
  *
  * @param h           the handle
  * @param expression  the expression; @every counts from 1970
- * @param zone        NULL: UTC
- * @param after_us    0: now
- * @param n           1..10000
+ * @param opts        where, from when and how many; NULL: the defaults
  * @param fn          called with each instant, and what a clock shows there ("Sun 2026-03-29
  *                    03:00:00 +02:00"), until it returns non-zero
  * @param arg         its third argument
@@ -100,11 +107,12 @@ PGW_API pgw_status pgw_cron_check(const char *expression, char *fault, size_t si
  *         return fprintf(arg, "%" PRId64 " %s\n", at_us, local) < 0;
  *     }
  *
- *     st = pgw_cron_next(h, "0 2 * * sun", "Europe/Berlin", 0, 5, show, stdout);
+ *     pgw_cron_next_opts o = PGW_CRON_NEXT_OPTS_INIT;
+ *     o.zone = "Europe/Berlin", o.max = 5;
+ *     st = pgw_cron_next(h, "0 2 * * sun", &o, show, stdout);
  */
-PGW_API pgw_status pgw_cron_next(pgw *h, const char *expression, const char *zone, int64_t after_us,
-                                 int n, int (*fn)(int64_t at_us, const char *local, void *arg),
-                                 void *arg);
+PGW_API pgw_status pgw_cron_next(pgw *h, const char *expression, const pgw_cron_next_opts *opts,
+                                 int (*fn)(int64_t at_us, const char *local, void *arg), void *arg);
 
 /**
  * Makes a schedule. If it exists, it becomes what is said here, so that every machine may say it
@@ -114,7 +122,7 @@ PGW_API pgw_status pgw_cron_next(pgw *h, const char *expression, const char *zon
  * @param schedule    its name, as those of queues
  * @param expression  when
  * @param opts        what, and how; NULL: the defaults
- * @param next_us     takes the time of the next tick (0: it is paused); may be NULL
+ * @param next_us     takes the time of the next tick (PGW_NONE: it is paused); may be NULL
  * @returns
  * - PGW_OK
  * - PGW_EINVAL: for an expression, the message has the place in it
@@ -180,9 +188,9 @@ PGW_API pgw_status pgw_cron_drop(pgw *h, const char *schedule);
  *
  * @param h         the handle
  * @param schedule  its name
- * @param job_id    takes its job, or the one that has its unique key already. 0: the schedule has
- * no queue, and the next node that asks gets a tick: one, however often this was called until then.
- * May be NULL.
+ * @param job_id    takes its job, or the one that has its unique key already. PGW_NONE: the
+ * schedule has no queue, and the next node that asks gets a tick: one, however often this was
+ * called until then. May be NULL.
  * @returns
  * - PGW_OK
  * - PGW_ENOTFOUND
@@ -201,7 +209,7 @@ typedef struct pgw_cron_info {
     int misfire_max, priority;
     int64_t grace_ms, jitter_ms, timeout_ms;
     bool paused;
-    int64_t next_us, last_us;   /* the next tick (0: none, or paused), and the last one that happened (0: none) */
+    int64_t next_us, last_us;   /* the next tick (PGW_NONE: none, or paused), and the last one that happened (PGW_NONE: none) */
     const char *holder;         /* of the tick that runs, since and until when; NULL: none */
     int64_t since_us, until_us;
     int attempt;
@@ -236,7 +244,8 @@ PGW_API pgw_status pgw_crons_each(pgw *h, const char *schedule,
  *
  * @param h        the handle
  * @param fired    takes how many; may be NULL
- * @param next_ms  takes when to come back (0: at once, there is more; -1: no schedule); may be NULL
+ * @param next_ms  takes when to come back (0: at once, there is more; PGW_UNLIMITED: no schedule);
+ *                 may be NULL
  * @returns PGW_OK, or an error of any verb
  * @note A schedule that fails, fails alone: its error is noted, and it is tried again after ten
  *   seconds.
@@ -246,15 +255,23 @@ PGW_API pgw_status pgw_crons_each(pgw *h, const char *schedule,
 PGW_API pgw_status pgw_cron_tick(pgw *h, int64_t *fired, int64_t *next_ms);
 
 typedef struct pgw_tick pgw_tick; /* a tick that this node holds */
+
+typedef struct pgw_cron_claim_opts {
+    size_t struct_size;
+    const char *holder;           /* this node, 1 to 255 bytes; NULL: property `holder` */
+    const char *const *schedules; /* of these; NULL: of all without a queue */
+    size_t schedules_count;       /* up to 64 */
+} pgw_cron_claim_opts;
+/* clang-format off */
+#define PGW_CRON_CLAIM_OPTS_INIT {sizeof(pgw_cron_claim_opts), NULL, NULL, 0}
+/* clang-format on */
 /**
  * Makes this node the one that runs a due tick.
  *
- * @param h          the handle
- * @param node       1..255 bytes; NULL: property `holder`
- * @param schedules  of these; NULL: of all without a queue
- * @param n          up to 64
- * @param tick       takes the tick; the caller owns it (free with pgw_tick_free)
- * @param next_ms    with PGW_OUTCOME_EMPTY takes when to ask again, a minute at most; may be NULL
+ * @param h        the handle
+ * @param opts     for whom, and of which schedules; NULL: the defaults
+ * @param tick     takes the tick; the caller owns it (free with pgw_tick_free)
+ * @param next_ms  with PGW_OUTCOME_EMPTY takes when to ask again, a minute at most; may be NULL
  * @returns
  * - PGW_OK
  * - PGW_OUTCOME_EMPTY: none is due, or there are no such schedules
@@ -264,7 +281,7 @@ typedef struct pgw_tick pgw_tick; /* a tick that this node holds */
  *
  *     while (pgw_stop_count(stop) == 0) {
  *         struct pollfd p = {.fd = pgw_stop_fd(stop), .events = POLLIN};
- *         st = pgw_cron_claim_due(h, NULL, NULL, 0, &tick, &next_ms);
+ *         st = pgw_cron_claim_due(h, NULL, &tick, &next_ms);
  *         if (st < 0) return;
  *         if (st == PGW_OUTCOME_EMPTY) {
  *             poll(&p, 1, (int)next_ms);
@@ -275,8 +292,8 @@ typedef struct pgw_tick pgw_tick; /* a tick that this node holds */
  *         pgw_tick_free(tick);
  *     }
  */
-PGW_API pgw_status pgw_cron_claim_due(pgw *h, const char *node, const char *const *schedules,
-                                      size_t n, pgw_tick **tick, int64_t *next_ms);
+PGW_API pgw_status pgw_cron_claim_due(pgw *h, const pgw_cron_claim_opts *opts, pgw_tick **tick,
+                                      int64_t *next_ms);
 
 /*
  * Verbs on a tick that is held return PGW_ELEASE once another node has got it, the schedule is

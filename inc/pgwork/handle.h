@@ -133,7 +133,7 @@ PGW_API pgw_status pgw_open(const pgw_conf *conf, pgw **h);
  *     PQclear(PQexec(conn, "BEGIN"));
  *     PQclear(PQexec(conn, "INSERT INTO orders VALUES (42)"));
  *     st = pgw_attach(conn, NULL, &q);
- *     if (st == PGW_OK) st = pgw_enqueue(q, "mail", &job, NULL, NULL);
+ *     if (st == PGW_OK) st = pgw_enqueue(q, "mail", &job, NULL);
  *     pgw_close(q);
  *     PQclear(PQexec(conn, st < 0 ? "ROLLBACK" : "COMMIT")); // both, or neither
  */
@@ -176,8 +176,6 @@ PGW_API const char *pgw_error_hint(const pgw *h);
 PGW_API const char *pgw_error_sqlstate(const pgw *h);
 PGW_API const char *pgw_error_statement(const pgw *h);
 
-/** The error is about none of many in particular. */
-#define PGW_NO_INDEX ((size_t)-1)
 /**
  * Returns which one of many jobs, names, keys or outputs the error is about.
  *
@@ -186,7 +184,7 @@ PGW_API const char *pgw_error_statement(const pgw *h);
  *   taken before it; PGW_NO_INDEX: none in particular, or @p h is NULL
  *
  *     pgw_job_spec jobs[2] = {PGW_JOB_SPEC_INIT, PGW_JOB_SPEC_INIT};
- *     st = pgw_enqueue_many(h, "mail", jobs, 2, NULL, NULL, NULL); // all, or none
+ *     st = pgw_enqueue_many(h, "mail", jobs, 2, NULL); // all, or none
  *     if (st < 0 && pgw_error_index(h) != PGW_NO_INDEX)
  *         fprintf(stderr, "job %zu: %s\n", pgw_error_index(h), pgw_error_message(h));
  */
@@ -199,6 +197,9 @@ PGW_API size_t pgw_error_index(const pgw *h);
  *
  * @param h     the handle
  * @param stop  borrowed until changed or pgw_close(); NULL: none
+ * @returns
+ * - PGW_OK
+ * - PGW_EINVAL: @p h is NULL
  * @note Call pgw_set_stop(h, NULL) before what has to be said at the end. When a verb is cancelled
  *   that was about to give up its place in a line, the session ends, and with it the handle's
  *   locks.
@@ -206,18 +207,21 @@ PGW_API size_t pgw_error_index(const pgw *h);
  *     pgw_set_stop(h, stop);
  *     pgw_set_timeout(h, 2000);
  */
-PGW_API void pgw_set_stop(pgw *h, pgw_stop *stop);
+PGW_API pgw_status pgw_set_stop(pgw *h, pgw_stop *stop);
 /**
  * Sets the deadline of each following call.
  *
  * @param h           the handle
- * @param timeout_ms  PGW_DEFAULT: the property `call.timeout_ms`; PGW_UNLIMITED: none
+ * @param timeout_ms  1 or more; PGW_DEFAULT: the property `call.timeout_ms`; PGW_UNLIMITED: none
+ * @returns
+ * - PGW_OK
+ * - PGW_EINVAL: another number, or @p h is NULL; the deadline stays as it was
  * @note When it passes, the statement is cancelled, and what the server says within two seconds
  *   decides: PGW_ETIMEDOUT means that nothing was applied, else a write is PGW_EUNKNOWN. A
  *   connection that cannot be had in time is PGW_ECONN. With libpq before 17 it may take longer
  *   behind a pooler whose server is frozen: doc/connection.md.
  */
-PGW_API void pgw_set_timeout(pgw *h, int64_t timeout_ms);
+PGW_API pgw_status pgw_set_timeout(pgw *h, int64_t timeout_ms);
 /**
  * Returns the server's clock at the last claim that found jobs, or the last extend.
  *
@@ -250,8 +254,8 @@ PGW_API pgw_status pgw_is_pooled(pgw *h, bool *pooled);
  *
  *     pgw_job_spec job = PGW_JOB_SPEC_INIT;
  *     if (pgw_txn_begin(h) != PGW_OK) return;
- *     st = pgw_enqueue(h, "mail", &job, NULL, NULL);
- *     if (st >= 0) st = pgw_complete(h, "orders", &ref, NULL, 1, NULL);
+ *     st = pgw_enqueue(h, "mail", &job, NULL);
+ *     if (st >= 0) st = pgw_complete(h, "orders", &ref, 1, NULL);
  *     if (st >= 0) st = pgw_txn_commit(h);
  *     else pgw_txn_rollback(h);
  */
@@ -304,8 +308,8 @@ typedef pgw_status pgw_txn_fn(pgw *h, void *arg);
  *     static pgw_status move(pgw *h, void *arg)
  *     {
  *         pgw_job_spec job = PGW_JOB_SPEC_INIT;
- *         pgw_status st = pgw_complete(h, "orders", arg, NULL, 1, NULL);
- *         return st < 0 ? st : pgw_enqueue(h, "mail", &job, NULL, NULL);
+ *         pgw_status st = pgw_complete(h, "orders", arg, 1, NULL);
+ *         return st < 0 ? st : pgw_enqueue(h, "mail", &job, NULL);
  *     }
  *
  *     st = pgw_txn_run(h, 5, move, &ref);

@@ -25,11 +25,44 @@ typedef struct pgw_token {
     uint64_t number, nonce;
 } pgw_token;
 
-/** What a finishing verb needs to name a job and prove that it is ours. A plain value. */
+/** What a finishing verb needs to name a job and prove that it is ours, and what became of that job
+ * in the verb. A plain value. */
 typedef struct pgw_ref {
     int64_t id;
     pgw_token token;
+    pgw_status outcome; /* output: each verb that takes refs sets it, see pgw_complete() */
 } pgw_ref;
+
+/** The state of a job. */
+typedef enum pgw_state {
+    PGW_STATE_ANY, /* in options: all of them; of a job: not known */
+    PGW_STATE_READY,
+    PGW_STATE_DELAYED,
+    PGW_STATE_LEASED,
+    PGW_STATE_DONE,
+    PGW_STATE_DEAD,
+    PGW_STATE_CANCELLED
+} pgw_state;
+/**
+ * Returns the word for a state, as the server has it.
+ *
+ * @param state  any number
+ * @returns static text: "ready" for PGW_STATE_READY, "all" for PGW_STATE_ANY; NULL: not a state
+ *
+ *     pgw_state state;
+ *     if (pgw_state_parse("delayed", &state) == PGW_OK) puts(pgw_state_name(state));
+ */
+PGW_API const char *pgw_state_name(pgw_state state);
+/**
+ * Reads the word for a state.
+ *
+ * @param text   "ready", "delayed", "leased", "done", "dead", "cancelled" or "all"
+ * @param state  takes the state
+ * @returns
+ * - PGW_OK
+ * - PGW_EINVAL: not the word for a state
+ */
+PGW_API pgw_status pgw_state_parse(const char *text, pgw_state *state);
 
 #define PGW_TOKEN_TEXT_SIZE 37 /* bytes for a token as text, with the end */
 /**
@@ -84,7 +117,7 @@ typedef struct pgw_job_spec {
     const void *body;         /* opaque bytes beside the payload, NULL: none */
     size_t body_size;
     int priority;             /* 0 (first) .. 9 */
-    int64_t run_at_us;        /* not before, server's clock, up to ten years from now; 0: at once */
+    int64_t run_at_us;        /* not before, server's clock, up to ten years from now; PGW_NONE: at once */
     int64_t delay_ms;         /* or: this long from now, up to ten years; not together with run_at_us */
     int max_attempts;         /* 1 .. 1000; PGW_DEFAULT: as the queue says */
     int64_t lease_ms;         /* 100 .. 86,400,000; PGW_DEFAULT: as the claim or the queue says */
@@ -95,11 +128,13 @@ typedef struct pgw_job_spec {
     pgw_key_policy key_policy;
     int64_t key_period_ms;    /* for PGW_KEY_SCOPE_PERIOD: 1 ms to a year */
     const char *group;        /* kept with the job, 1 to 255 bytes; NULL: none */
-    int64_t expires_us;       /* kept with the job, server's clock; 0: none */
+    int64_t expires_us;       /* kept with the job, server's clock; PGW_NONE: none */
     const char *meta;         /* such as a trace context, a JSON object that a claim returns; NULL: none */
+    const char *op;           /* operation id, a UUID as text, which makes the enqueue repeatable; NULL: none. It is
+                               * remembered for a day (setting `op_retention_ms`) */
 } pgw_job_spec;
 #define PGW_JOB_SPEC_INIT \
-    {sizeof(pgw_job_spec), NULL, NULL, NULL, 0, 0, 0, 0, PGW_DEFAULT, PGW_DEFAULT, NULL, 0, NULL, PGW_KEY_SCOPE_UNFINISHED, PGW_KEY_POLICY_SKIP, 0, NULL, 0, NULL}
+    {sizeof(pgw_job_spec), NULL, NULL, NULL, 0, 0, PGW_NONE, 0, PGW_DEFAULT, PGW_DEFAULT, NULL, 0, NULL, PGW_KEY_SCOPE_UNFINISHED, PGW_KEY_POLICY_SKIP, 0, NULL, PGW_NONE, NULL, NULL}
 /* clang-format on */
 
 /**
@@ -109,14 +144,13 @@ typedef struct pgw_job_spec {
  * @param queue  its queue, which is made if the setting `implicit_queues` is on
  * @param job    the job. Texts are UTF-8, without control characters except in payload, body and
  *               meta.
- * @param op     operation id (a UUID as text), which makes the call repeatable; NULL: none. It is
- *               remembered for a day (setting `op_retention_ms`).
  * @param id     takes the job's id; may be NULL
  * @returns
  * - PGW_OK
  * - PGW_OUTCOME_EXISTS, PGW_OUTCOME_REPLACED: the unique key is taken, see pgw_key_policy; @p id is
  *   the job that has it
- * - PGW_OUTCOME_REPEATED: @p op was used before for this queue; nothing is added, @p id is the same
+ * - PGW_OUTCOME_REPEATED: job->op was used before for this queue; nothing is added, @p id is the
+ *   same
  * - PGW_EEXISTS: the unique key is taken
  * - PGW_ELIMIT: payload, body and meta together are over the queue's max_bytes, or the property
  *   `payload.max_bytes`
@@ -126,37 +160,41 @@ typedef struct pgw_job_spec {
  *     pgw_job_spec job = PGW_JOB_SPEC_INIT;
  *     job.kind = "resize", job.payload = "{\"file\": \"a.png\"}";
  *     job.meta = "{\"traceparent\": \"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01\"}";
- *     st = pgw_enqueue(h, "images", &job, "0b4b5b35-3a4c-4d5f-9a51-0f1e2d3c4b5a", &id);
+ *     job.op = "0b4b5b35-3a4c-4d5f-9a51-0f1e2d3c4b5a"; // a new one for each job
+ *     st = pgw_enqueue(h, "images", &job, &id);
  *     if (st >= 0) printf("job %" PRId64 "\n", id);
  */
-PGW_API pgw_status pgw_enqueue(pgw *h, const char *queue, const pgw_job_spec *job, const char *op,
-                               int64_t *id);
+PGW_API pgw_status pgw_enqueue(pgw *h, const char *queue, const pgw_job_spec *job, int64_t *id);
+
+/** What became of one of many jobs that were enqueued. */
+typedef struct pgw_enqueued {
+    int64_t id;
+    pgw_status outcome; /* PGW_OK or a PGW_OUTCOME_...; PGW_EUNKNOWN after a failure */
+} pgw_enqueued;
 
 /**
  * Adds many jobs in one statement: all or none.
  *
- * @param h         the handle
- * @param queue     their queue
- * @param jobs      the jobs. The unique key's scope, policy and period are those of the first one.
- * @param n         1..10000
- * @param op        as in pgw_enqueue()
- * @param ids       array of n for each job's id; may be NULL
- * @param outcomes  array of n for PGW_OK, PGW_OUTCOME_EXISTS or PGW_OUTCOME_REPLACED; may be NULL
+ * @param h        the handle
+ * @param queue    their queue
+ * @param jobs     the jobs. The unique key's scope, policy and period are those of the first one.
+ *                 So is the operation id, which is of the whole call: the others have none.
+ * @param n        1..10000
+ * @param results  array of n, takes each job's id and outcome; may be NULL
  * @returns as pgw_enqueue()
  * - PGW_OUTCOME_REPEATED
  * - PGW_OUTCOME_EXISTS, else PGW_OUTCOME_REPLACED: that happened to at least one job
- * - PGW_EINVAL: also when @p op was used for another number of jobs
+ * - PGW_EINVAL: also when the operation id was used for another number of jobs
  * @note pgw_error_index() tells which job is refused.
  *
  *     pgw_job_spec jobs[2] = {PGW_JOB_SPEC_INIT, PGW_JOB_SPEC_INIT};
- *     pgw_status outcomes[2];
- *     int64_t ids[2];
+ *     pgw_enqueued results[2];
  *     jobs[0].key = "ann", jobs[1].key = "bob";
- *     st = pgw_enqueue_many(h, "mail", jobs, 2, NULL, ids, outcomes);
- *     if (outcomes[1] == PGW_OUTCOME_EXISTS) puts("bob's is there already");
+ *     st = pgw_enqueue_many(h, "mail", jobs, 2, results);
+ *     if (results[1].outcome == PGW_OUTCOME_EXISTS) puts("bob's is there already");
  */
 PGW_API pgw_status pgw_enqueue_many(pgw *h, const char *queue, const pgw_job_spec *jobs, size_t n,
-                                    const char *op, int64_t *ids, pgw_status *outcomes);
+                                    pgw_enqueued *results);
 
 /**
  * Begins a bulk enqueue without a limit in number.
@@ -173,7 +211,7 @@ PGW_API pgw_status pgw_enqueue_many(pgw *h, const char *queue, const pgw_job_spe
  * not been sent when the transaction ends is refused (PGW_EMISUSE).
  * @note One load at a time for each handle, and with COPY no other verb until pgw_load_end():
  *   PGW_EMISUSE. After pgw_close() its verbs return PGW_ECONN, and what was not committed is gone.
- * @note Unique keys are not for bulk (PGW_EINVAL).
+ * @note Unique keys and operation ids are not for bulk (PGW_EINVAL).
  *
  *     pgw_load *load;
  *     pgw_job_spec job = PGW_JOB_SPEC_INIT;
@@ -220,11 +258,11 @@ PGW_API pgw_status pgw_load_end(pgw_load *load, bool keep, int64_t *added);
 /**
  * Removes jobs that wait, and asks running ones to stop.
  *
- * @param h         the handle
- * @param queue     their queue
- * @param ids       the jobs
- * @param n         1..10000
- * @param outcomes  array of n, or NULL: PGW_OK (gone), PGW_OUTCOME_CANCEL (asked), PGW_ENOTFOUND
+ * @param h      the handle
+ * @param queue  their queue
+ * @param refs   the jobs, by their ids: tokens do not count. Each one's outcome becomes PGW_OK
+ *               (gone), PGW_OUTCOME_CANCEL (asked) or PGW_ENOTFOUND.
+ * @param n      1..10000
  * @returns
  * - PGW_OK
  * - PGW_OUTCOME_CANCEL: at least one runs. Its holder learns it at its next extend. The job is gone
@@ -232,12 +270,11 @@ PGW_API pgw_status pgw_load_end(pgw_load *load, bool keep, int64_t *added);
  * - PGW_ENOTFOUND: no such queue, or none of the jobs waits or runs
  * @note Needs the role pgwork_producer or pgwork_operator.
  *
- *     pgw_status outcome;
- *     st = pgw_cancel(h, "mail", &id, 1, &outcome);
+ *     ref.id = id;
+ *     st = pgw_cancel(h, "mail", &ref, 1);
  *     if (st == PGW_OUTCOME_CANCEL) puts("it runs, and will stop soon");
  */
-PGW_API pgw_status pgw_cancel(pgw *h, const char *queue, const int64_t *ids, size_t n,
-                              pgw_status *outcomes);
+PGW_API pgw_status pgw_cancel(pgw *h, const char *queue, pgw_ref *refs, size_t n);
 /** @} */
 
 /* ------------------------------------------------------------------------------------------- */
@@ -284,7 +321,7 @@ typedef struct pgw_claim_opts {
  *             job = pgw_batch_job(batch, i);                    // or pgw_extend() it
  *             ref = pgw_job_ref(job);
  *             work(pgw_job_payload(job));
- *             st = pgw_complete(h, pgw_job_queue(job), &ref, NULL, 1, NULL);
+ *             st = pgw_complete(h, pgw_job_queue(job), &ref, 1, NULL);
  *             if (st == PGW_ELEASE) work("too late: somebody else may have done it");
  *         }
  *         pgw_batch_free(batch);
@@ -295,7 +332,7 @@ PGW_API pgw_status pgw_claim(pgw *h, const pgw_claim_opts *opts, pgw_batch **bat
 /*
  * Finishing verbs. Each takes 1..10000 jobs of one queue with the tokens of their claims, each job
  * once. A job is accepted only while its token is the current one, even after its lease has ended:
- * it is the token that counts. outcomes[i] (array of n, or NULL) says:
+ * it is the token that counts. refs[i].outcome then says:
  *
  *   PGW_OK         accepted
  *   PGW_ELEASE     another claim has or had it since
@@ -307,15 +344,22 @@ PGW_API pgw_status pgw_claim(pgw *h, const pgw_claim_opts *opts, pgw_batch **bat
  * PGW_ELEASE.
  */
 
+typedef struct pgw_complete_opts {
+    size_t struct_size;
+    const char *const *outputs; /* n results, each JSON or NULL, kept with the job; NULL: none */
+} pgw_complete_opts;
+/* clang-format off */
+#define PGW_COMPLETE_OPTS_INIT {sizeof(pgw_complete_opts), NULL}
+/* clang-format on */
 /**
  * Finishes jobs that are done. The queue's retention says how long they are kept.
  *
- * @param h         the handle
- * @param queue     their queue
- * @param refs      jobs and tokens
- * @param outputs   array of n, or NULL: each one's result, JSON or NULL, kept with the job
- * @param n         1..10000
- * @param outcomes  array of n, or NULL: see above
+ * @param h      the handle
+ * @param queue  their queue
+ * @param refs   jobs and tokens. Each one's outcome becomes PGW_OK (accepted), PGW_ELEASE (another
+ *               claim has or had it since) or PGW_ENOTFOUND (finished, cancelled or never there).
+ * @param n      1..10000
+ * @param opts   outputs; NULL: the defaults
  * @returns
  * - PGW_OK: all were accepted
  * - PGW_ELEASE: at least one was refused; the others are done
@@ -323,12 +367,13 @@ PGW_API pgw_status pgw_claim(pgw *h, const pgw_claim_opts *opts, pgw_batch **bat
  * - PGW_ELIMIT: an output is over `payload.max_bytes`
  *
  *     const char *output = "{\"bytes\": 7}";
- *     pgw_status outcome;
- *     if (pgw_complete(h, "images", &ref, &output, 1, &outcome) == PGW_ELEASE)
- *         puts(outcome == PGW_ENOTFOUND ? "it is gone" : "somebody else has it");
+ *     pgw_complete_opts o = PGW_COMPLETE_OPTS_INIT;
+ *     o.outputs = &output;
+ *     if (pgw_complete(h, "images", &ref, 1, &o) == PGW_ELEASE)
+ *         puts(ref.outcome == PGW_ENOTFOUND ? "it is gone" : "somebody else has it");
  */
-PGW_API pgw_status pgw_complete(pgw *h, const char *queue, const pgw_ref *refs,
-                                const char *const *outputs, size_t n, pgw_status *outcomes);
+PGW_API pgw_status pgw_complete(pgw *h, const char *queue, pgw_ref *refs, size_t n,
+                                const pgw_complete_opts *opts);
 
 /* clang-format off */
 typedef struct pgw_fail_opts {
@@ -343,60 +388,74 @@ typedef struct pgw_fail_opts {
  * Reports jobs as failed. They are tried again later, or become dead letters when their attempts
  * are used up.
  *
- * @param h         the handle
- * @param queue     their queue
- * @param refs      jobs and tokens
- * @param n         1..10000
- * @param opts      error text and when to try again; NULL: the defaults
- * @param outcomes  array of n, or NULL: see above
+ * @param h      the handle
+ * @param queue  their queue
+ * @param refs   jobs and tokens; takes their outcomes, as in pgw_complete()
+ * @param n      1..10000
+ * @param opts   error text and when to try again; NULL: the defaults
  * @returns as pgw_complete()
  *
  *     pgw_fail_opts o = PGW_FAIL_OPTS_INIT;
  *     o.error = "no such file", o.dead = true;
- *     pgw_fail(h, "images", &ref, 1, &o, NULL);
+ *     pgw_fail(h, "images", &ref, 1, &o);
  */
-PGW_API pgw_status pgw_fail(pgw *h, const char *queue, const pgw_ref *refs, size_t n,
-                            const pgw_fail_opts *opts, pgw_status *outcomes);
+PGW_API pgw_status pgw_fail(pgw *h, const char *queue, pgw_ref *refs, size_t n,
+                            const pgw_fail_opts *opts);
+
+typedef struct pgw_snooze_opts {
+    size_t struct_size;
+    int64_t delay_ms; /* from now, up to ten years. Default: a second. */
+} pgw_snooze_opts;
+/* clang-format off */
+#define PGW_SNOOZE_OPTS_INIT {sizeof(pgw_snooze_opts), 1000}
+/* clang-format on */
 /**
  * Postpones jobs. No attempt is charged.
  *
- * @param h         the handle
- * @param queue     their queue
- * @param refs      jobs and tokens
- * @param n         1..10000
- * @param delay_ms  from now, up to ten years
- * @param outcomes  array of n, or NULL: see above
+ * @param h      the handle
+ * @param queue  their queue
+ * @param refs   jobs and tokens; takes their outcomes, as in pgw_complete()
+ * @param n      1..10000
+ * @param opts   how long; NULL: the defaults
  * @returns as pgw_complete()
  *
- *     if (getenv("AT_NIGHT_ONLY")) pgw_snooze(h, "images", &ref, 1, 3600 * 1000, NULL);
- *     else pgw_release(h, "images", &ref, 1, NULL);
+ *     pgw_snooze_opts o = PGW_SNOOZE_OPTS_INIT;
+ *     o.delay_ms = 3600 * 1000;
+ *     if (getenv("AT_NIGHT_ONLY")) pgw_snooze(h, "images", &ref, 1, &o);
+ *     else pgw_release(h, "images", &ref, 1);
  */
-PGW_API pgw_status pgw_snooze(pgw *h, const char *queue, const pgw_ref *refs, size_t n,
-                              int64_t delay_ms, pgw_status *outcomes);
+PGW_API pgw_status pgw_snooze(pgw *h, const char *queue, pgw_ref *refs, size_t n,
+                              const pgw_snooze_opts *opts);
 /**
  * Returns jobs that were not started: they are ready again, behind what waits in their priority. No
  * attempt is charged.
  *
- * @param h         the handle
- * @param queue     their queue
- * @param refs      jobs and tokens
- * @param n         1..10000
- * @param outcomes  array of n, or NULL: see above
+ * @param h      the handle
+ * @param queue  their queue
+ * @param refs   jobs and tokens; takes their outcomes, as in pgw_complete()
+ * @param n      1..10000
  * @returns as pgw_complete()
  */
-PGW_API pgw_status pgw_release(pgw *h, const char *queue, const pgw_ref *refs, size_t n,
-                               pgw_status *outcomes);
+PGW_API pgw_status pgw_release(pgw *h, const char *queue, pgw_ref *refs, size_t n);
+
+typedef struct pgw_extend_opts {
+    size_t struct_size;
+    int64_t
+        lease_ms; /* from now, 100 .. 86,400,000; PGW_DEFAULT: as the job, else the queue says */
+} pgw_extend_opts;
+/* clang-format off */
+#define PGW_EXTEND_OPTS_INIT {sizeof(pgw_extend_opts), PGW_DEFAULT}
+/* clang-format on */
 /**
  * Extends leases.
  *
- * @param h         the handle
- * @param queue     their queue
- * @param refs      jobs and tokens
- * @param n         1..10000
- * @param lease_ms  from now; PGW_DEFAULT: as the job, else the queue says
- * @param outcomes  array of n, or NULL: see above, and
- *                  PGW_OUTCOME_CANCEL: extended, but somebody cancelled the job, so please stop;
- *                  PGW_ELOCKED: another transaction holds the job just now
+ * @param h      the handle
+ * @param queue  their queue
+ * @param refs   jobs and tokens; takes their outcomes, as in pgw_complete(), and
+ *               PGW_OUTCOME_CANCEL: extended, but somebody cancelled the job, so please stop;
+ *               PGW_ELOCKED: another transaction holds the job just now
+ * @param n      1..10000
+ * @param opts   how long; NULL: the defaults
  * @returns
  * - PGW_OK: all were accepted
  * - PGW_ELEASE: at least one was refused
@@ -405,23 +464,23 @@ PGW_API pgw_status pgw_release(pgw *h, const char *queue, const pgw_ref *refs, s
  * - PGW_ENOTFOUND: no such queue
  * @note Never waits for a transaction that holds a job.
  *
- *     pgw_status outcome;
- *     st = pgw_extend(h, "images", &ref, 1, 60000, &outcome);
- *     if (st == PGW_ELEASE || outcome == PGW_OUTCOME_CANCEL) work("stop");
+ *     pgw_extend_opts o = PGW_EXTEND_OPTS_INIT;
+ *     o.lease_ms = 60000;
+ *     st = pgw_extend(h, "images", &ref, 1, &o);
+ *     if (st == PGW_ELEASE || ref.outcome == PGW_OUTCOME_CANCEL) work("stop");
  *     else if (st != PGW_OK) work("a little more, and ask again");
  */
-PGW_API pgw_status pgw_extend(pgw *h, const char *queue, const pgw_ref *refs, size_t n,
-                              int64_t lease_ms, pgw_status *outcomes);
+PGW_API pgw_status pgw_extend(pgw *h, const char *queue, pgw_ref *refs, size_t n,
+                              const pgw_extend_opts *opts);
 
 /**
  * Completes jobs and claims others in one round trip and one transaction.
  *
- * @param h         the handle
- * @param refs      jobs and tokens
- * @param n         0..10000
- * @param opts      one queue, and wait_ms 0
- * @param outcomes  array of n, or NULL: of the completion, see above
- * @param batch     takes the claimed jobs, as in pgw_claim()
+ * @param h      the handle
+ * @param refs   jobs and tokens; takes the outcomes of the completion, as in pgw_complete()
+ * @param n      0..10000
+ * @param opts   one queue, and wait_ms 0
+ * @param batch  takes the claimed jobs, as in pgw_claim()
  * @returns as pgw_claim()
  * - PGW_ENOTFOUND: no such queue
  * @note When the claim fails, the completion is undone with it, and all outcomes are PGW_EUNKNOWN:
@@ -430,13 +489,11 @@ PGW_API pgw_status pgw_extend(pgw *h, const char *queue, const pgw_ref *refs, si
  *
  *     const char *queue = "images";
  *     pgw_claim_opts o = PGW_CLAIM_OPTS_INIT;
- *     pgw_status outcome;
  *     o.queues = &queue, o.queues_count = 1;
- *     st = pgw_complete_and_claim(h, &ref, 1, &o, &outcome, &batch);
+ *     st = pgw_complete_and_claim(h, &ref, 1, &o, &batch);
  */
-PGW_API pgw_status pgw_complete_and_claim(pgw *h, const pgw_ref *refs, size_t n,
-                                          const pgw_claim_opts *opts, pgw_status *outcomes,
-                                          pgw_batch **batch);
+PGW_API pgw_status pgw_complete_and_claim(pgw *h, pgw_ref *refs, size_t n,
+                                          const pgw_claim_opts *opts, pgw_batch **batch);
 
 /**
  * Returns how many jobs there are.
@@ -461,7 +518,8 @@ PGW_API void pgw_batch_free(pgw_batch *batch);
 
 /**
  * Return the fields of a job. Payload and meta are JSON text. The first attempt is 1.
- * max_attempts is 0 when the job is done or cancelled, lease_until_us when it is not leased.
+ * max_attempts is 0 when the job is done or cancelled, lease_until_us PGW_NONE when it is not
+ * leased.
  *
  * @param job  if it is NULL, every accessor returns 0 or NULL
  * @returns the field; strings are borrowed as long as the job lives; NULL: there is none
@@ -493,13 +551,13 @@ PGW_API int64_t pgw_job_lease_until_us(const pgw_job *job);
  * Return what is known beyond a claim, of a job from pgw_jobs_each(). Its ref has no token.
  *
  * @param job  as above
- * @returns the field. The state is ready, delayed, leased, done, dead or cancelled. run_at_us is 0
- *   unless the job is delayed, expires_us when it has none. payload_hidden: payload, output and
- *   meta are NULL because the role is pgwork_viewer and the queue does not show them.
+ * @returns the field; PGW_STATE_ANY of a job from a claim. run_at_us is
+ *   PGW_NONE unless the job is delayed, expires_us when it has none. payload_hidden: payload,
+ * output and meta are NULL because the role is pgwork_viewer and the queue does not show them.
  *
  *     if (pgw_job_payload_hidden(job)) puts("set payload_visible on the queue to see it");
  */
-PGW_API const char *pgw_job_state(const pgw_job *job);
+PGW_API pgw_state pgw_job_state(const pgw_job *job);
 PGW_API const char *pgw_job_holder(const pgw_job *job);
 PGW_API const char *pgw_job_error(const pgw_job *job);
 PGW_API const char *pgw_job_key(const pgw_job *job);
@@ -517,13 +575,13 @@ PGW_API int64_t pgw_job_finished_us(const pgw_job *job);
 typedef struct pgw_jobs_opts {
     size_t struct_size;
     const char *queue; /* NULL: all */
-    const char *state; /* NULL: all */
+    pgw_state state;   /* PGW_STATE_ANY: all */
     const char *kind;  /* NULL: all */
-    int64_t id;        /* 0: all */
+    int64_t id;        /* only this one; PGW_NONE: all */
     int limit;         /* 1 .. 100,000 */
-    int64_t after_id;  /* 0: from the first; else behind this one, which need not be there */
+    int64_t after_id;  /* PGW_NONE: from the first; else behind this one, which need not be there */
 } pgw_jobs_opts;
-#define PGW_JOBS_OPTS_INIT {sizeof(pgw_jobs_opts), NULL, NULL, NULL, 0, 100, 0}
+#define PGW_JOBS_OPTS_INIT {sizeof(pgw_jobs_opts), NULL, PGW_STATE_ANY, NULL, PGW_NONE, 100, PGW_NONE}
 /* clang-format on */
 /**
  * Lists jobs in the order of their ids, which is that of their enqueues.
@@ -547,7 +605,7 @@ typedef struct pgw_jobs_opts {
  *         const char *error = pgw_job_error(job), *output = pgw_job_output(job);
  *         int64_t age_us = pgw_job_finished_us(job) - pgw_job_created_us(job);
  *         *last = pgw_job_id(job);
- *         printf("%s %" PRId64 " %" PRId64 " ", pgw_job_state(job), age_us,
+ *         printf("%s %" PRId64 " %" PRId64 " ", pgw_state_name(pgw_job_state(job)), age_us,
  *                pgw_job_run_at_us(job));
  *         printf("%s %s ", holder != NULL ? holder : "-", key != NULL ? key : "-");
  *         if (pgw_job_group(job) != NULL) printf("group %s ", pgw_job_group(job));
@@ -557,7 +615,7 @@ typedef struct pgw_jobs_opts {
  *
  *     pgw_jobs_opts o = PGW_JOBS_OPTS_INIT;
  *     int64_t last = 0;
- *     o.queue = "mail", o.state = "dead";
+ *     o.queue = "mail", o.state = PGW_STATE_DEAD;
  *     do {
  *         o.after_id = last;
  *         st = pgw_jobs_each(h, &o, show, &last);
@@ -571,11 +629,11 @@ typedef struct pgw_reschedule_opts {
     const int64_t *ids; /* these, up to 10,000; NULL: all */
     size_t ids_count;   /* an empty list names none */
     const char *kind;   /* of these only this kind; NULL: any */
-    int64_t run_at_us;  /* not before, server's clock, up to ten years from now; 0, or past: at once */
+    int64_t run_at_us;  /* not before, server's clock, up to ten years from now; PGW_NONE, or past: at once */
     int64_t delay_ms;   /* or: this long from now, up to ten years; not together with run_at_us */
-    int64_t limit;      /* at most so many, in the order of their ids; 0: all */
+    int64_t limit;      /* at most so many, in the order of their ids; PGW_UNLIMITED: all */
 } pgw_reschedule_opts;
-#define PGW_RESCHEDULE_OPTS_INIT {sizeof(pgw_reschedule_opts), NULL, 0, NULL, 0, 0, 0}
+#define PGW_RESCHEDULE_OPTS_INIT {sizeof(pgw_reschedule_opts), NULL, 0, NULL, PGW_NONE, 0, PGW_UNLIMITED}
 /* clang-format on */
 /**
  * Gives delayed jobs another time: jobs enqueued so, put off, or failed and waiting for the next
@@ -601,9 +659,9 @@ typedef struct pgw_redrive_opts {
     const int64_t *ids; /* these, up to 10,000; NULL: all */
     size_t ids_count;   /* an empty list names none */
     const char *kind;   /* of these only this kind; NULL: any */
-    int64_t limit;      /* at most so many; 0: all */
+    int64_t limit;      /* at most so many; PGW_UNLIMITED: all */
 } pgw_redrive_opts;
-#define PGW_REDRIVE_OPTS_INIT {sizeof(pgw_redrive_opts), NULL, 0, NULL, 0}
+#define PGW_REDRIVE_OPTS_INIT {sizeof(pgw_redrive_opts), NULL, 0, NULL, PGW_UNLIMITED}
 /* clang-format on */
 /**
  * Makes dead letters ready again, with a fresh count of attempts. Their unique keys stay free.
@@ -629,7 +687,7 @@ typedef struct pgw_dead_purge_opts {
     const int64_t *ids;    /* these, up to 10,000; NULL: all */
     size_t ids_count;      /* an empty list names none */
     const char *kind;      /* of these only this kind; NULL: any */
-    int64_t older_than_ms; /* that died longer ago; up to ten years; 0: all */
+    int64_t older_than_ms; /* that died longer ago; up to ten years */
 } pgw_dead_purge_opts;
 #define PGW_DEAD_PURGE_OPTS_INIT {sizeof(pgw_dead_purge_opts), NULL, 0, NULL, 0}
 /* clang-format on */

@@ -47,16 +47,24 @@ typedef struct pgw_lock pgw_lock; /* a lock that is, or was, held */
 
 typedef enum pgw_lock_mode { PGW_LOCK_EXCLUSIVE, PGW_LOCK_SHARED } pgw_lock_mode;
 
+typedef struct pgw_lock_opts {
+    size_t struct_size;
+    pgw_lock_mode mode;
+    int64_t timeout_ms; /* wait so long, up to a year, on top of the deadline of the call; 0: try;
+                         * PGW_UNLIMITED: until stopped */
+} pgw_lock_opts;
+/* clang-format off */
+#define PGW_LOCK_OPTS_INIT {sizeof(pgw_lock_opts), PGW_LOCK_EXCLUSIVE, 0}
+/* clang-format on */
+
 /**
  * Takes a lock for the session of @p h.
  *
- * @param h           an opened handle
- * @param name        the lock
- * @param mode        exclusive or shared
- * @param timeout_ms  how long to wait, up to a year, on top of the deadline of the call; 0: try;
- *                    PGW_UNLIMITED: until stopped
- * @param lock        takes the lock; the caller owns it (free with pgw_lock_release). After
- *                    pgw_close() it is lost, and still to be freed.
+ * @param h     an opened handle
+ * @param name  the lock
+ * @param opts  in which mode, and how long to wait; NULL: try to take it exclusively
+ * @param lock  takes the lock; the caller owns it (free with pgw_lock_release). After pgw_close()
+ *              it is lost, and still to be freed.
  * @returns
  * - PGW_OK
  * - PGW_ELOCKED: somebody else held it all the time
@@ -72,25 +80,26 @@ typedef enum pgw_lock_mode { PGW_LOCK_EXCLUSIVE, PGW_LOCK_SHARED } pgw_lock_mode
  * included). After 30 s a waiter goes to the end of the queue, because a longer statement would
  * hold vacuum back.
  *
+ *     pgw_lock_opts o = PGW_LOCK_OPTS_INIT;
  *     pgw_lock *lock;
- *     if (pgw_lock_acquire(h, "mailing 42", PGW_LOCK_EXCLUSIVE, 1000, &lock) == PGW_OK) {
+ *     o.timeout_ms = 1000;
+ *     if (pgw_lock_acquire(h, "mailing 42", &o, &lock) == PGW_OK) {
  *         send_mailing(42, pgw_lock_fence(lock));
  *         pgw_lock_release(lock);
  *     }
  */
-PGW_API pgw_status pgw_lock_acquire(pgw *h, const char *name, pgw_lock_mode mode,
-                                    int64_t timeout_ms, pgw_lock **lock);
+PGW_API pgw_status pgw_lock_acquire(pgw *h, const char *name, const pgw_lock_opts *opts,
+                                    pgw_lock **lock);
 
 /**
  * Takes a lock for the transaction that is open on @p h. COMMIT or ROLLBACK releases it. Works on
  * attached handles and behind poolers.
  *
- * @param h           the handle
- * @param name        the lock
- * @param mode        exclusive or shared
- * @param timeout_ms  as in pgw_lock_acquire()
- * @param fence       takes the number; may be NULL. A transaction that takes the lock again in the
- *                    same mode gets the same number.
+ * @param h      the handle
+ * @param name   the lock
+ * @param opts   as in pgw_lock_acquire()
+ * @param fence  takes the number; may be NULL. A transaction that takes the lock again in the same
+ *               mode gets the same number.
  * @returns as pgw_lock_acquire()
  * - PGW_EMISUSE: no transaction is open
  * - PGW_EHELD: this handle holds it by pgw_lock_acquire()
@@ -99,14 +108,16 @@ PGW_API pgw_status pgw_lock_acquire(pgw *h, const char *name, pgw_lock_mode mode
  *   holder may get a lower one afterwards. So do not hand it to anything outside of the database
  *   before.
  *
+ *     pgw_lock_opts o = PGW_LOCK_OPTS_INIT;
+ *     o.mode = PGW_LOCK_SHARED;
  *     if (pgw_txn_begin(h) != PGW_OK) return;
- *     st = pgw_lock_acquire_xact(h, "mailing 42", PGW_LOCK_SHARED, 0, NULL);
+ *     st = pgw_lock_acquire_xact(h, "mailing 42", &o, NULL);
  *     if (st == PGW_OK) work("what it protects");
  *     if (st == PGW_OK) pgw_txn_commit(h);
  *     else pgw_txn_rollback(h);
  */
-PGW_API pgw_status pgw_lock_acquire_xact(pgw *h, const char *name, pgw_lock_mode mode,
-                                         int64_t timeout_ms, int64_t *fence);
+PGW_API pgw_status pgw_lock_acquire_xact(pgw *h, const char *name, const pgw_lock_opts *opts,
+                                         int64_t *fence);
 
 /**
  * Releases a lock and frees it.
@@ -141,7 +152,7 @@ PGW_API int64_t pgw_lock_fence(const pgw_lock *lock);
  * Then call pgw_lock_check().
  *
  * @param lock  the lock
- * @returns a descriptor, good until the lock is lost or released; -1: lost already
+ * @returns a descriptor, good until the lock is lost or released; PGW_NO_FD: lost already
  * @note A session that the server ends is seen within milliseconds (p99 below 10 ms). A network
  * that goes silent is seen within 5 s, by the keepalives that the library sets on both ends
  * (properties keepalive.*, tcp.user_timeout_ms).
@@ -172,8 +183,8 @@ PGW_API bool pgw_lock_is_held(pgw_lock *lock);
  * Waits until the lock is lost, or something else happens.
  *
  * @param lock        the lock
- * @param fd          a descriptor to watch as well; -1: none
- * @param timeout_ms  PGW_UNLIMITED: never
+ * @param fd          a descriptor to watch as well, or PGW_NO_FD
+ * @param timeout_ms  how long; PGW_UNLIMITED: until something happens
  * @returns
  * - PGW_ELEASE: the lock is lost
  * - PGW_OK: @p fd is readable
@@ -207,10 +218,10 @@ typedef struct pgw_lock_info {
     size_t struct_size;
     const char *name;
     const char *application, *user, *client; /* as the server knows them; NULL: unknown or local */
-    int64_t fence;                           /* 0: waits, or took the lock without the library */
-    int64_t since_us;                        /* held or waiting since, server's clock; 0: unknown */
-    int pid;                                 /* of the server's process */
-    bool held;                               /* false: waits */
+    int64_t fence;    /* PGW_NONE: waits, or took the lock without the library */
+    int64_t since_us; /* held or waiting since, server's clock; PGW_NONE: unknown */
+    int pid;          /* of the server's process */
+    bool held;        /* false: waits */
     bool shared;
 } pgw_lock_info;
 /**

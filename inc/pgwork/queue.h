@@ -6,7 +6,7 @@
 #ifndef PGWORK_QUEUE_H
 #define PGWORK_QUEUE_H
 
-#include <pgwork/handle.h>
+#include <pgwork/job.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -26,10 +26,10 @@ typedef struct pgw_queue_opts {
     int64_t retention_ms;   /* keep finished jobs so long, up to 100 years; 0: don't */
     int max_attempts;       /* 1 .. 1000; 10 */
     int max_bytes;          /* payload, body and meta together, 1 .. 268,435,455; 16,777,216 */
-    int notify;             /* wake sleeping workers: 1 yes, 0 no; 1 */
-    int payload_visible;    /* pgwork_viewer sees payloads, outputs and meta: 1 yes, 0 no; 0 */
+    pgw_switch notify;      /* wake sleeping workers; on */
+    pgw_switch payload_visible; /* pgwork_viewer sees payloads, outputs and meta; off */
 } pgw_queue_opts;           /* PGW_DEFAULT in a field: leave as it is */
-#define PGW_QUEUE_OPTS_INIT {sizeof(pgw_queue_opts), PGW_DEFAULT, PGW_DEFAULT, PGW_DEFAULT, PGW_DEFAULT, PGW_DEFAULT, PGW_DEFAULT, PGW_DEFAULT, PGW_DEFAULT}
+#define PGW_QUEUE_OPTS_INIT {sizeof(pgw_queue_opts), PGW_DEFAULT, PGW_DEFAULT, PGW_DEFAULT, PGW_DEFAULT, PGW_DEFAULT, PGW_DEFAULT, PGW_SWITCH_DEFAULT, PGW_SWITCH_DEFAULT}
 /* clang-format on */
 /**
  * Creates a queue. If it exists, sets what @p opts gives.
@@ -81,7 +81,7 @@ PGW_API pgw_status pgw_queue_resume(pgw *h, const char *queue);
  *
  * @param h        the handle
  * @param queue    their queue
- * @param state    "ready", "delayed", "dead", "done" or "all"
+ * @param state    ready, delayed, dead or done; PGW_STATE_ANY: all but leased ones
  * @param deleted  takes how many, also after a failure; may be NULL
  * @returns
  * - PGW_OK
@@ -89,10 +89,10 @@ PGW_API pgw_status pgw_queue_resume(pgw *h, const char *queue);
  * @note It works in pieces of 10,000, each under the deadline of a call, and in its own transaction
  *   unless one is open. Once stopped (pgw_set_stop) it goes no further. Cannot be armed.
  *
- *     st = pgw_queue_purge(h, "mail", "all", &n);
+ *     st = pgw_queue_purge(h, "mail", PGW_STATE_ANY, &n);
  *     if (st == PGW_OK && pgw_queue_drop(h, "mail", false) == PGW_ELOCKED) puts("some still run");
  */
-PGW_API pgw_status pgw_queue_purge(pgw *h, const char *queue, const char *state, int64_t *deleted);
+PGW_API pgw_status pgw_queue_purge(pgw *h, const char *queue, pgw_state state, int64_t *deleted);
 /**
  * Removes a queue. Jobs that retention keeps go with it.
  *
@@ -122,7 +122,7 @@ typedef struct pgw_depth {
  *
  * @param h        the handle
  * @param queue    its name
- * @param at_most  each count goes so far, ready and leased together; 0: exact
+ * @param at_most  each count goes so far, ready and leased together; PGW_UNLIMITED: exact
  * @param depth    takes the counts
  * @returns
  * - PGW_OK
@@ -143,14 +143,21 @@ typedef struct pgw_queue_info {
     const pgw_queue_opts *opts; /* all are set */
     const pgw_depth *depth;
 } pgw_queue_info;
+typedef struct pgw_queues_opts {
+    size_t struct_size;
+    const char *queue; /* only this one; NULL: all */
+    int64_t at_most;   /* as in pgw_queue_depth() */
+} pgw_queues_opts;
+/* clang-format off */
+#define PGW_QUEUES_OPTS_INIT {sizeof(pgw_queues_opts), NULL, PGW_UNLIMITED}
+/* clang-format on */
 /**
  * Lists queues by name, with their settings and counts.
  *
- * @param h        the handle
- * @param queue    only this one; NULL: all
- * @param at_most  as in pgw_queue_depth()
- * @param fn       called for each until it returns non-zero
- * @param arg      its second argument
+ * @param h     the handle
+ * @param opts  which ones, and how far to count; NULL: all, exactly
+ * @param fn    called for each until it returns non-zero
+ * @param arg   its second argument
  * @returns
  * - PGW_OK
  * - PGW_OUTCOME_EMPTY: there is none
@@ -160,9 +167,11 @@ typedef struct pgw_queue_info {
  *         return fprintf(arg, "%s %" PRId64 "\n", q->name, q->depth->ready) < 0;
  *     }
  *
- *     if (pgw_queues_each(h, NULL, 1000, show, stdout) == PGW_OUTCOME_EMPTY) puts("no queues");
+ *     pgw_queues_opts o = PGW_QUEUES_OPTS_INIT;
+ *     o.at_most = 1000; // nobody waits for the count of a million
+ *     if (pgw_queues_each(h, &o, show, stdout) == PGW_OUTCOME_EMPTY) puts("no queues");
  */
-PGW_API pgw_status pgw_queues_each(pgw *h, const char *queue, int64_t at_most,
+PGW_API pgw_status pgw_queues_each(pgw *h, const pgw_queues_opts *opts,
                                    int (*fn)(const pgw_queue_info *info, void *arg), void *arg);
 /** @} */
 

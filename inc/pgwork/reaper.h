@@ -99,9 +99,12 @@ PGW_API void pgw_reaper_reload(pgw_reaper *r);
  * @param fn   called from the loop's own thread, between ticks; if it returns NULL, the old
  *             configuration stays
  * @param arg  its argument
+ * @returns
+ * - PGW_OK
+ * - PGW_EINVAL: @p r is NULL
  * @note Set it before pgw_reaper_run().
  */
-PGW_API void pgw_reaper_on_reload(pgw_reaper *r, const pgw_conf *(*fn)(void *arg), void *arg);
+PGW_API pgw_status pgw_reaper_on_reload(pgw_reaper *r, const pgw_conf *(*fn)(void *arg), void *arg);
 /**
  * Sets what is called after every good tick, for counters and watchdogs. The first call says that
  * the reaper is ready (sd_notify).
@@ -109,10 +112,14 @@ PGW_API void pgw_reaper_on_reload(pgw_reaper *r, const pgw_conf *(*fn)(void *arg
  * @param r    the reaper
  * @param fn   called from the loop's own thread
  * @param arg  its second argument
+ * @returns
+ * - PGW_OK
+ * - PGW_EINVAL: @p r is NULL
  * @note Set it before pgw_reaper_run().
  */
-PGW_API void pgw_reaper_on_tick(pgw_reaper *r, void (*fn)(const pgw_reap_stats *stats, void *arg),
-                                void *arg);
+PGW_API pgw_status pgw_reaper_on_tick(pgw_reaper *r,
+                                      void (*fn)(const pgw_reap_stats *stats, void *arg),
+                                      void *arg);
 /**
  * Returns what went wrong last. To be asked when pgw_reaper_run() has returned.
  *

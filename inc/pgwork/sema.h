@@ -82,7 +82,7 @@ PGW_API pgw_status pgw_sema_drop(pgw *h, const char *name, bool force);
 
 typedef struct pgw_sema_opts {
     size_t struct_size;
-    int n;              /* permits, all or none; 1 .. 10,000 */
+    int permits;        /* so many, all or none; 1 .. 10,000 */
     int64_t timeout_ms; /* wait so long, up to a year; 0: try; PGW_UNLIMITED: until stopped */
     int64_t ttl_ms;     /* they are ours for so long; 100 .. 86,400,000 */
     const char *holder; /* who; NULL: property `holder` (host:pid) */
@@ -212,7 +212,7 @@ typedef struct pgw_sema_grant {
     const char *holder;
     int64_t taken_us, until_us; /* server's clock */
     int permits;
-    int pid; /* they end with this session of the server; 0: only by time */
+    int pid; /* they end with this session of the server; PGW_NONE: only by time */
 } pgw_sema_grant;
 /**
  * Lists the grants of a semaphore that are out, the oldest first.

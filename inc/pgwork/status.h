@@ -21,9 +21,21 @@ extern "C" {
 #endif
 
 /* ------------------------------------------------------------------------------------------- */
-/** @name Sentinels @{ */
+/** @name Sentinels @{
+ * What a number means that is not an amount. For strings and arrays, NULL means none of these, or
+ * the default. A duration of 0 is 0 ms: at once, no wait. */
 #define PGW_DEFAULT   (-2) /* in options: as the property, queue, job or schedule says */
-#define PGW_UNLIMITED (-1) /* for waits and deadlines: none */
+#define PGW_UNLIMITED (-1) /* of waits, deadlines and limits in number: there is none */
+#define PGW_NONE      0    /* of points in time (_us), ids, fences and processes: there is none */
+#define PGW_NO_FD     (-1) /* of descriptors: there is none */
+#define PGW_NO_INDEX  ((size_t)-1) /* of places in an array: there is none */
+
+/** A setting that is on, off, or left as it is. */
+typedef enum pgw_switch {
+    PGW_SWITCH_DEFAULT = PGW_DEFAULT,
+    PGW_SWITCH_OFF = 0,
+    PGW_SWITCH_ON = 1
+} pgw_switch;
 /** @} */
 
 /* ------------------------------------------------------------------------------------------- */
@@ -75,7 +87,7 @@ typedef enum pgw_status {
  * @param st  any number
  * @returns static text: "PGW_ELEASE" for PGW_ELEASE, "PGW_?" for a number that is not a status
  *
- *     st = pgw_complete(h, "mail", &ref, NULL, 1, NULL);
+ *     st = pgw_complete(h, "mail", &ref, 1, NULL);
  *     if (st == PGW_ELEASE) work("undo"); // somebody else may have the job
  *     else if (pgw_is_retriable(st) || pgw_is_unknown(st)) work("repeat"); // the token decides
  *     else if (pgw_is_bug(st)) work("tell somebody");
@@ -139,6 +151,9 @@ typedef struct pgw_allocator {
  * Replaces malloc for the whole process.
  *
  * @param a  the allocator; NULL brings malloc back
+ * @returns
+ * - PGW_OK
+ * - PGW_EINVAL: one of its functions is NULL
  * @note Call it before anything else of the library, before other threads start, and with no handle
  *   open. libpq goes on using malloc for itself.
  *
@@ -150,7 +165,7 @@ typedef struct pgw_allocator {
  *     const pgw_allocator mine = {&blocks, my_alloc, my_realloc, my_free};
  *     pgw_set_allocator(&mine);
  */
-PGW_API void pgw_set_allocator(const pgw_allocator *a);
+PGW_API pgw_status pgw_set_allocator(const pgw_allocator *a);
 /** @} */
 
 #ifdef __cplusplus

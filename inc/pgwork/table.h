@@ -137,10 +137,12 @@ PGW_API const char *pgw_table_sql(const pgw_table *t);
  */
 PGW_API pgw_status pgw_table_init(pgw *h, const pgw_table *t);
 
-/** Names a leased row and proves that it is ours. The key is borrowed from whoever made it. */
+/** Names a leased row and proves that it is ours, and what became of it in the verb. The key is
+ * borrowed from whoever made it. */
 typedef struct pgw_row_ref {
     const char *const *key;
     pgw_token token;
+    pgw_status outcome; /* output: each verb that takes refs sets it, see pgw_table_extend() */
 } pgw_row_ref;
 
 /**
@@ -231,69 +233,83 @@ PGW_API pgw_status pgw_table_claim(pgw *h, const pgw_table *t, const pgw_table_c
 
 /*
  * Finishing verbs, for 1..10000 rows in one statement. A row is accepted only while its token is
- * the current one, even after its lease has ended: it is the token that counts. outcomes[i] (array
- * of n, or NULL) says:
+ * the current one, even after its lease has ended: it is the token that counts. refs[i].outcome
+ * then says:
  *
  *   PGW_OK         accepted
  *   PGW_ELEASE     released, reaped or claimed again since
  *   PGW_ENOTFOUND  the row is gone
  *   PGW_EPERM      a trigger of the table kept it from being written
+ *   PGW_EUNKNOWN   until the answer is there, and after the call as a whole has failed
  *
  * Rows are locked in the order of their keys, so callers do not deadlock.
  */
 
+typedef struct pgw_table_extend_opts {
+    size_t struct_size;
+    int64_t lease_ms; /* from now, 100 .. 31,536,000,000 (a year). Default: 30 s. */
+} pgw_table_extend_opts;
+/* clang-format off */
+#define PGW_TABLE_EXTEND_OPTS_INIT {sizeof(pgw_table_extend_opts), 30000}
+/* clang-format on */
 /**
  * Extends leases.
  *
- * @param h         the handle
- * @param t         the table
- * @param refs      rows and tokens
- * @param n         1..10000
- * @param lease_ms  from now
- * @param outcomes  array of n, or NULL: see above
+ * @param h     the handle
+ * @param t     the table
+ * @param refs  rows and tokens. Each one's outcome becomes PGW_OK (accepted), PGW_ELEASE (released,
+ *              reaped or claimed again since), PGW_ENOTFOUND (gone) or PGW_EPERM (a trigger of the
+ *              table kept it from being written).
+ * @param n     1..10000
+ * @param opts  how long; NULL: the defaults
  * @returns
  * - PGW_OK: all were accepted
  * - PGW_ELEASE: at least one was refused; the others are done
  *
  *     const char *values[] = {"accepted"};
+ *     pgw_table_finish_opts o = PGW_TABLE_FINISH_OPTS_INIT;
  *     pgw_row_ref row = pgw_rows_ref(rows, 0);
- *     pgw_status outcome;
- *     if (pgw_table_extend(h, t, &row, 1, 60000, &outcome) != PGW_OK) return;
- *     st = pgw_table_finish(h, t, &row, 1, "reviewed = now(), verdict = $1", values, 1, &outcome);
- *     if (st < 0 && !pgw_is_lost(st)) st = pgw_table_release(h, t, &row, 1, NULL);
+ *     o.set = "reviewed = now(), verdict = $1", o.values = values, o.values_count = 1;
+ *     if (pgw_table_extend(h, t, &row, 1, NULL) != PGW_OK) return;
+ *     st = pgw_table_finish(h, t, &row, 1, &o);
+ *     if (st < 0 && !pgw_is_lost(st)) st = pgw_table_release(h, t, &row, 1);
  */
-PGW_API pgw_status pgw_table_extend(pgw *h, const pgw_table *t, const pgw_row_ref *refs, size_t n,
-                                    int64_t lease_ms, pgw_status *outcomes);
+PGW_API pgw_status pgw_table_extend(pgw *h, const pgw_table *t, pgw_row_ref *refs, size_t n,
+                                    const pgw_table_extend_opts *opts);
 /**
  * Gives rows up: they are free.
  *
- * @param h         the handle
- * @param t         the table
- * @param refs      rows and tokens
- * @param n         1..10000
- * @param outcomes  array of n, or NULL: see above
+ * @param h     the handle
+ * @param t     the table
+ * @param refs  rows and tokens; takes their outcomes, as in pgw_table_extend()
+ * @param n     1..10000
  * @returns as pgw_table_extend()
  */
-PGW_API pgw_status pgw_table_release(pgw *h, const pgw_table *t, const pgw_row_ref *refs, size_t n,
-                                     pgw_status *outcomes);
+PGW_API pgw_status pgw_table_release(pgw *h, const pgw_table *t, pgw_row_ref *refs, size_t n);
+
+typedef struct pgw_table_finish_opts {
+    size_t struct_size;
+    const char *set;           /* a fragment, not NULL: "reviewed = now(), verdict = $1" */
+    const char *const *values; /* of $1, $2, ... */
+    size_t values_count;       /* up to 32 */
+} pgw_table_finish_opts;
+/* clang-format off */
+#define PGW_TABLE_FINISH_OPTS_INIT {sizeof(pgw_table_finish_opts), NULL, NULL, 0}
+/* clang-format on */
 /**
  * Writes rows and frees them. The role `version` moves on.
  *
- * @param h             the handle
- * @param t             the table
- * @param refs          rows and tokens
- * @param n             1..10000
- * @param set           a fragment: "reviewed = now(), verdict = $1"
- * @param values        of $1, $2, ...
- * @param values_count  up to 32
- * @param outcomes      array of n, or NULL: see above
+ * @param h     the handle
+ * @param t     the table
+ * @param refs  rows and tokens; takes their outcomes, as in pgw_table_extend()
+ * @param n     1..10000
+ * @param opts  not NULL: what to write
  * @returns as pgw_table_extend()
  * - PGW_EEXISTS: a unique key of the table; nothing is done
  * - PGW_EDB: another constraint or a trigger; nothing is done
  */
-PGW_API pgw_status pgw_table_finish(pgw *h, const pgw_table *t, const pgw_row_ref *refs, size_t n,
-                                    const char *set, const char *const *values, size_t values_count,
-                                    pgw_status *outcomes);
+PGW_API pgw_status pgw_table_finish(pgw *h, const pgw_table *t, pgw_row_ref *refs, size_t n,
+                                    const pgw_table_finish_opts *opts);
 /**
  * Frees rows whose lease is over. They could be claimed without it: this is for those who look at
  * the table.
@@ -317,40 +333,59 @@ typedef struct pgw_cell {
 
 #define PGW_ROW_VERSION_SIZE 80 /* bytes for a version as text, with the end */
 
+typedef struct pgw_table_get_opts {
+    size_t struct_size;
+    const char *const *key;     /* the values of its key, not NULL */
+    const char *const *columns; /* those to read, as in a claim */
+    size_t columns_count;
+} pgw_table_get_opts;
+/* clang-format off */
+#define PGW_TABLE_GET_OPTS_INIT {sizeof(pgw_table_get_opts), NULL, NULL, 0}
+/* clang-format on */
 /**
  * Reads one row with its version.
  *
- * @param h              the handle
- * @param t              the table
- * @param key            the values of its key
- * @param columns        those to read, as in a claim
- * @param columns_count  how many
- * @param rows           takes the row; the caller owns it (free with pgw_rows_free)
+ * @param h     the handle
+ * @param t     the table
+ * @param opts  not NULL: which row and columns
+ * @param rows  takes the row; the caller owns it (free with pgw_rows_free)
  * @returns
  * - PGW_OK
  * - PGW_ENOTFOUND: no such row
  *
  *     const char *key[] = {"physics", "7"}, *columns[] = {"title"};
  *     const pgw_cell cells[] = {{"title", "On rows"}, {"subtitle", NULL}};
+ *     pgw_table_get_opts get = PGW_TABLE_GET_OPTS_INIT;
+ *     pgw_table_update_opts put = PGW_TABLE_UPDATE_OPTS_INIT;
  *     char next[PGW_ROW_VERSION_SIZE];
- *     if (pgw_table_get(h, t, key, columns, 1, &rows) != PGW_OK) return;
- *     st = pgw_table_update(h, t, key, pgw_rows_version(rows, 0), cells, 2, next);
+ *     get.key = key, get.columns = columns, get.columns_count = 1;
+ *     if (pgw_table_get(h, t, &get, &rows) != PGW_OK) return;
+ *     put.key = key, put.version = pgw_rows_version(rows, 0);
+ *     put.cells = cells, put.cells_count = 2;
+ *     st = pgw_table_update(h, t, &put, next);
  *     if (st == PGW_ECONFLICT) puts("somebody else wrote first");
  *     pgw_rows_free(rows);
  */
-PGW_API pgw_status pgw_table_get(pgw *h, const pgw_table *t, const char *const *key,
-                                 const char *const *columns, size_t columns_count, pgw_rows **rows);
+PGW_API pgw_status pgw_table_get(pgw *h, const pgw_table *t, const pgw_table_get_opts *opts,
+                                 pgw_rows **rows);
 
+typedef struct pgw_table_update_opts {
+    size_t struct_size;
+    const char *const *key; /* the values of its key, not NULL */
+    const char *version;    /* as pgw_rows_version() returned it, not NULL */
+    const pgw_cell *cells;  /* what to write, not NULL */
+    size_t cells_count;     /* 1 .. 32 */
+} pgw_table_update_opts;
+/* clang-format off */
+#define PGW_TABLE_UPDATE_OPTS_INIT {sizeof(pgw_table_update_opts), NULL, NULL, NULL, 0}
+/* clang-format on */
 /**
  * Writes a row if it still has this version.
  *
- * @param h        the handle
- * @param t        the table
- * @param key      the values of its key
- * @param version  as pgw_rows_version() returned it
- * @param cells    what to write
- * @param n        1..32
- * @param next     takes the next version; may be NULL. "": nobody knows it, so read the row again.
+ * @param h     the handle
+ * @param t     the table
+ * @param opts  not NULL: which row, which version, what to write
+ * @param next  takes the next version; may be NULL. "": nobody knows it, so read the row again.
  * @returns
  * - PGW_OK
  * - PGW_ECONFLICT: somebody else wrote or deleted the row since it was read; read it again. A
@@ -376,8 +411,7 @@ PGW_API pgw_status pgw_table_get(pgw *h, const pgw_table *t, const char *const *
  *   with synchronous_commit off, may not notice. It needs SELECT on the whole table, and is not for
  *   partitioned tables (PGW_EMISUSE).
  */
-PGW_API pgw_status pgw_table_update(pgw *h, const pgw_table *t, const char *const *key,
-                                    const char *version, const pgw_cell *cells, size_t n,
+PGW_API pgw_status pgw_table_update(pgw *h, const pgw_table *t, const pgw_table_update_opts *opts,
                                     char next[PGW_ROW_VERSION_SIZE]);
 
 /**
@@ -408,14 +442,15 @@ PGW_API pgw_status pgw_edit_set(pgw_edit *edit, const char *column, const char *
 typedef pgw_status pgw_edit_fn(pgw_edit *edit, void *arg);
 
 /* clang-format off */
-typedef struct pgw_process_opts {
+typedef struct pgw_table_process_opts {
     size_t struct_size;
+    const char *const *key;     /* the values of its key, not NULL */
     const char *const *columns; /* that are read; NULL: all */
     size_t columns_count;
     int tries;      /* 1 .. 100,000 */
     const char *op; /* operation id, a UUID as text: applied once, however often it is called; NULL: a random one */
-} pgw_process_opts;
-#define PGW_PROCESS_OPTS_INIT {sizeof(pgw_process_opts), NULL, 0, 20, NULL}
+} pgw_table_process_opts;
+#define PGW_TABLE_PROCESS_OPTS_INIT {sizeof(pgw_table_process_opts), NULL, NULL, 0, 20, NULL}
 /* clang-format on */
 /**
  * Reads a row, calls @p fn, and writes what it set if the row is still as it was read. Otherwise it
@@ -423,8 +458,7 @@ typedef struct pgw_process_opts {
  *
  * @param h     the handle
  * @param t     the table
- * @param key   the values of its key
- * @param opts  columns, tries and operation id; NULL: the defaults
+ * @param opts  not NULL: which row, columns, tries and operation id
  * @param fn    sets what should change. If it set nothing, or only what is there already, nothing
  * is written.
  * @param arg   its second argument
@@ -458,11 +492,13 @@ typedef struct pgw_process_opts {
  *     }
  *
  *     const char *key[] = {"physics", "7"};
+ *     pgw_table_process_opts o = PGW_TABLE_PROCESS_OPTS_INIT;
  *     long amount = 3;
- *     st = pgw_table_process(h, t, key, NULL, add, &amount);
+ *     o.key = key;
+ *     st = pgw_table_process(h, t, &o, add, &amount);
  */
-PGW_API pgw_status pgw_table_process(pgw *h, const pgw_table *t, const char *const *key,
-                                     const pgw_process_opts *opts, pgw_edit_fn *fn, void *arg);
+PGW_API pgw_status pgw_table_process(pgw *h, const pgw_table *t, const pgw_table_process_opts *opts,
+                                     pgw_edit_fn *fn, void *arg);
 
 /* ---- row locks ---- */
 typedef enum pgw_row_lock {
@@ -482,11 +518,11 @@ typedef struct pgw_table_lock_opts {
     const char *where;          /* fragment, also beside keys; NULL: all */
     const char *const *values;
     size_t values_count;
-    int max;                    /* at most so many rows, lowest keys first; 0: no limit */
+    int max;                    /* at most so many rows, lowest keys first, or PGW_UNLIMITED */
     const char *const *columns; /* as in a claim */
     size_t columns_count;
 } pgw_table_lock_opts;
-#define PGW_TABLE_LOCK_OPTS_INIT {sizeof(pgw_table_lock_opts), PGW_ROW_LOCK_NO_KEY_UPDATE, PGW_DEFAULT, false, NULL, 0, NULL, NULL, 0, 0, NULL, 0}
+#define PGW_TABLE_LOCK_OPTS_INIT {sizeof(pgw_table_lock_opts), PGW_ROW_LOCK_NO_KEY_UPDATE, PGW_DEFAULT, false, NULL, 0, NULL, NULL, 0, PGW_UNLIMITED, NULL, 0}
 /* clang-format on */
 /**
  * Locks rows until the end of the transaction, in the order of their keys: callers that lock all
@@ -556,7 +592,7 @@ typedef struct pgw_table_info {
     size_t struct_size;
     const char *schema, *table, *locked_by, *expires_at, *token;
     const char *error; /* why the reaper could not do its work the last time; "": it could */
-    int64_t reaped_us; /* when rows were freed last; 0: never */
+    int64_t reaped_us; /* when rows were freed last; PGW_NONE: never */
 } pgw_table_info;
 /**
  * Lists the registered tables.

@@ -87,15 +87,22 @@ PGW_API pgw_status pgw_counts_each(pgw *h, const char *queue,
 
 /* ------------------------------------------------------------------------------------------- */
 /** @name The end of a job (viewer) @{ */
+/* clang-format off */
+typedef struct pgw_wait_opts {
+    size_t struct_size;
+    const char *queue;  /* its queue, which is faster; NULL: any */
+    int64_t id;
+    int64_t timeout_ms; /* waits so long; PGW_UNLIMITED: until it is over */
+} pgw_wait_opts;
+#define PGW_WAIT_OPTS_INIT {sizeof(pgw_wait_opts), NULL, PGW_NONE, PGW_UNLIMITED}
+/* clang-format on */
 /**
  * Waits until a job is over: done, a dead letter, or cancelled.
  *
- * @param h           the handle
- * @param queue       its queue; NULL: any
- * @param id          the job
- * @param timeout_ms  waits so long at most
- * @param job         takes a batch of one, to free with pgw_batch_free(), with state, error and
- *   output; NULL if nothing of the job was kept
+ * @param h     the handle
+ * @param opts  which one, and for how long
+ * @param job   takes a batch of one, to free with pgw_batch_free(), with state, error and output;
+ *   NULL if nothing of the job was kept
  * @returns
  * - PGW_OK: it is over
  * - PGW_OUTCOME_EMPTY: it is not over yet
@@ -104,16 +111,17 @@ PGW_API pgw_status pgw_counts_each(pgw *h, const char *queue,
  * @note The queue needs a retention, or a finished job is gone with its output. It looks again and
  *   again, after a second at most; the first request to stop ends the wait.
  *
+ *     pgw_wait_opts o = PGW_WAIT_OPTS_INIT;
  *     pgw_batch *over;
- *     st = pgw_job_wait(h, "mail", id, 60000, &over);
+ *     o.queue = "mail", o.id = id, o.timeout_ms = 60000;
+ *     st = pgw_job_wait(h, &o, &over);
  *     if (st == PGW_OK && over != NULL) {
  *         const char *output = pgw_job_output(pgw_batch_job(over, 0));
  *         puts(output != NULL ? output : "no output");
  *         pgw_batch_free(over);
  *     }
  */
-PGW_API pgw_status pgw_job_wait(pgw *h, const char *queue, int64_t id, int64_t timeout_ms,
-                                pgw_batch **job);
+PGW_API pgw_status pgw_job_wait(pgw *h, const pgw_wait_opts *opts, pgw_batch **job);
 /** @} */
 
 /* ------------------------------------------------------------------------------------------- */
@@ -149,13 +157,13 @@ typedef struct pgw_gauges {
     size_t struct_size;
     int64_t horizon_ms;   /* the oldest transaction that holds vacuum back; 0: none is seen */
     int64_t horizon_xids; /* the same in transactions, of slots and standbys, too */
-    int64_t reaper_ms;    /* since the reapers' last round; -1: there was none */
+    int64_t reaper_ms;    /* since the reapers' last round; PGW_UNLIMITED: none */
     int64_t reapers;      /* that were seen within 30 s */
     int64_t stuck;        /* jobs that no reaper can move, up to 1000 */
 } pgw_gauges;
-#define PGW_GAUGES_INIT                    \
-    {                                      \
-        sizeof(pgw_gauges), 0, 0, -1, 0, 0 \
+#define PGW_GAUGES_INIT                               \
+    {                                                 \
+        sizeof(pgw_gauges), 0, 0, PGW_UNLIMITED, 0, 0 \
     }
 /**
  * Reads the numbers of the whole schema that show trouble first.
@@ -169,23 +177,30 @@ typedef struct pgw_gauges {
  *     if (pgw_gauges_read(h, &g) == PGW_OK && g.horizon_ms > 600000) puts("vacuum is held back");
  */
 PGW_API pgw_status pgw_gauges_read(pgw *h, pgw_gauges *gauges);
+/* clang-format off */
+typedef struct pgw_demand_opts {
+    size_t struct_size;
+    const char *queue; /* one that is not there has no jobs */
+    int64_t at_most;   /* counts so far, 1 .. 1,000,000 */
+    int64_t within_ms; /* delayed jobs due within this time count, 0 .. 86,400,000 */
+} pgw_demand_opts;
+#define PGW_DEMAND_OPTS_INIT {sizeof(pgw_demand_opts), NULL, 10000, 0}
+/* clang-format on */
 /**
  * Counts the jobs that there are to work on, as one number for autoscalers: ready, leased, and
  * delayed jobs that are due soon. Of a paused queue only leased ones.
  *
- * @param h          the handle
- * @param queue      its name; a queue that is not there has no jobs
- * @param at_most    counts so far, 1 .. 1,000,000
- * @param within_ms  delayed jobs due within this time count, 0 .. 86,400,000
- * @param demand     takes the number
+ * @param h       the handle
+ * @param opts    of which queue, and how far
+ * @param demand  takes the number
  * @returns PGW_OK, or an error of any verb
  *
- *     int64_t n;
- *     st = pgw_demand(h, "mail", 10000, 60000, &n);
+ *     pgw_demand_opts o = PGW_DEMAND_OPTS_INIT;
+ *     o.queue = "mail", o.within_ms = 60000;
+ *     st = pgw_demand(h, &o, &n);
  *     if (st == PGW_OK) printf("%" PRId64 " workers\n", (n + 99) / 100);
  */
-PGW_API pgw_status pgw_demand(pgw *h, const char *queue, int64_t at_most, int64_t within_ms,
-                              int64_t *demand);
+PGW_API pgw_status pgw_demand(pgw *h, const pgw_demand_opts *opts, int64_t *demand);
 /** @} */
 
 #ifdef __cplusplus

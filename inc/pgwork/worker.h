@@ -124,7 +124,7 @@ PGW_API int pgw_task_signals(const pgw_task *task);
  * poll().
  *
  * @param task  the task
- * @returns a descriptor, made at the first call; -1: no descriptor left
+ * @returns a descriptor, made at the first call; PGW_NO_FD: no descriptor left
  * @note It may be late while the heartbeat's thread looks up the name of a server, or cannot reach
  *   one to cancel a call. pgw_task_signals() never is. With `worker.concurrency` 0 nothing makes it
  *   readable.
@@ -159,15 +159,17 @@ PGW_API pgw_status pgw_task_set_error(pgw_task *task, const char *error);
  *
  * @param task      the task
  * @param delay_ms  from now; less than 0 is taken as 0, and more than the limit as the limit
+ * @returns PGW_OK
  */
-PGW_API void pgw_task_set_delay(pgw_task *task, int64_t delay_ms);
+PGW_API pgw_status pgw_task_set_delay(pgw_task *task, int64_t delay_ms);
 /**
  * Sets the verdict, for a pgw_batch_fn. What a pgw_handler_fn returns goes before.
  *
  * @param task     the task
  * @param verdict  the verdict
+ * @returns PGW_OK
  */
-PGW_API void pgw_task_set_verdict(pgw_task *task, pgw_verdict verdict);
+PGW_API pgw_status pgw_task_set_verdict(pgw_task *task, pgw_verdict verdict);
 
 /** What a worker works on, and what it calls. Give one of the two handlers. */
 /* clang-format off */
@@ -241,9 +243,12 @@ PGW_API pgw_status pgw_worker_run(pgw_worker *w, pgw_stop *stop);
  * @param w    the worker
  * @param fn   called from the thread of pgw_worker_run()
  * @param arg  its argument
+ * @returns
+ * - PGW_OK
+ * - PGW_EINVAL: @p w is NULL
  * @note Set it before pgw_worker_run().
  */
-PGW_API void pgw_worker_on_ready(pgw_worker *w, void (*fn)(void *arg), void *arg);
+PGW_API pgw_status pgw_worker_on_ready(pgw_worker *w, void (*fn)(void *arg), void *arg);
 /**
  * Returns what went wrong last. To be asked when pgw_worker_run() has returned.
  *
@@ -273,10 +278,13 @@ typedef struct pgw_worker_stats {
  * Fills @p stats with a snapshot.
  *
  * @param w      the worker
- * @param stats  one whose struct_size is not set stays as it is
+ * @param stats  takes them
+ * @returns
+ * - PGW_OK
+ * - PGW_EINVAL: @p w or @p stats is NULL, or stats->struct_size is not set
  * @note Any thread.
  */
-PGW_API void pgw_worker_get_stats(const pgw_worker *w, pgw_worker_stats *stats);
+PGW_API pgw_status pgw_worker_get_stats(const pgw_worker *w, pgw_worker_stats *stats);
 /**
  * Frees a worker. Handlers that are still busy keep what they need; the last one that returns frees
  * it.

@@ -217,16 +217,21 @@ static pgw_status watch_read_demand(pgw *h, const pgw__rows *rows, void *ctx)
     return st;
 }
 
-pgw_status pgw_demand(pgw *h, const char *queue, int64_t at_most, int64_t within_ms,
-                      int64_t *demand)
+pgw_status pgw_demand(pgw *h, const pgw_demand_opts *opts, int64_t *demand)
 {
     const watch_demand ctx = {demand};
-    const pgw__param params[] = {P_TEXT(queue), P_INT8(at_most), P_INT8(within_ms), P_END};
+    pgw_demand_opts o = PGW_DEMAND_OPTS_INIT;
     pgw_status st = pgw__check_given(h, "demand", demand);
 
-    if (st == PGW_OK) st = pgw__check_queue(h, queue);
-    if (st == PGW_OK) st = pgw__check_int(h, "at_most", at_most, 1, WATCH_DEMAND_MAX);
-    if (st == PGW_OK) st = pgw__check_int(h, "within_ms", within_ms, 0, WATCH_DAY_MS);
+    if (st == PGW_OK) st = pgw__check_opts(h, "opts", &o, sizeof(o), opts);
+    if (st == PGW_OK) st = pgw__check_queue(h, o.queue);
+    if (st == PGW_OK) st = pgw__check_int(h, "opts->at_most", o.at_most, 1, WATCH_DEMAND_MAX);
+    if (st == PGW_OK) st = pgw__check_int(h, "opts->within_ms", o.within_ms, 0, WATCH_DAY_MS);
     if (st != PGW_OK) return st;
-    return watch_each(h, PGW__SQL_WATCH_DEMAND, params, watch_read_demand, &ctx, sizeof(ctx));
+    {
+        const pgw__param params[] = {P_TEXT(o.queue), P_INT8(o.at_most), P_INT8(o.within_ms),
+                                     P_END};
+
+        return watch_each(h, PGW__SQL_WATCH_DEMAND, params, watch_read_demand, &ctx, sizeof(ctx));
+    }
 }

@@ -342,9 +342,11 @@ pgw_status pgw_conf_each(const pgw_conf *conf, int (*fn)(const pgw_property *p, 
     return PGW_OK;
 }
 
-void pgw_conf_set_log(pgw_conf *conf, pgw_log_level level, pgw_log_fn *fn, void *arg)
+pgw_status pgw_conf_set_log(pgw_conf *conf, pgw_log_level level, pgw_log_fn *fn, void *arg)
 {
-    if (conf != NULL) conf->log = (pgw__log){.level = level, .fn = fn, .arg = arg};
+    if (conf == NULL) return PGW_EINVAL;
+    conf->log = (pgw__log){.level = level, .fn = fn, .arg = arg};
+    return PGW_OK;
 }
 
 void pgw_conf_free(pgw_conf *conf)

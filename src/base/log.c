@@ -29,7 +29,7 @@ void pgw__log_write(const pgw__log *log, pgw_log_level level, const char *compon
             end--; /* between characters */
         memcpy(end, LOG_CUT, sizeof(LOG_CUT));
     }
-    log->fn(log->arg, level, component, message);
+    log->fn(level, component, message, log->arg);
     errno = saved;
 }
 

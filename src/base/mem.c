@@ -27,9 +27,11 @@ static void mem_libc_free(void *ctx, void *ptr)
 static const pgw_allocator mem_libc = {NULL, mem_libc_alloc, mem_libc_realloc, mem_libc_free};
 static pgw_allocator mem_hooks = {NULL, mem_libc_alloc, mem_libc_realloc, mem_libc_free};
 
-void pgw_set_allocator(const pgw_allocator *a)
+pgw_status pgw_set_allocator(const pgw_allocator *a)
 {
+    if (a != NULL && (a->alloc == NULL || a->realloc == NULL || a->free == NULL)) return PGW_EINVAL;
     mem_hooks = a != NULL ? *a : mem_libc;
+    return PGW_OK;
 }
 
 void *pgw__mem_alloc(size_t size)

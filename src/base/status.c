@@ -212,3 +212,29 @@ const char *pgw__status_hint(const char *sqlstate)
 
     return row != NULL ? row->hint : "";
 }
+
+/* ---- words for the states of jobs ---- */
+
+static const char *const status_states[] = {[PGW_STATE_ANY] = "all",
+                                            [PGW_STATE_READY] = "ready",
+                                            [PGW_STATE_DELAYED] = "delayed",
+                                            [PGW_STATE_LEASED] = "leased",
+                                            [PGW_STATE_DONE] = "done",
+                                            [PGW_STATE_DEAD] = "dead",
+                                            [PGW_STATE_CANCELLED] = "cancelled"};
+#define STATUS_STATES (sizeof(status_states) / sizeof(status_states[0]))
+
+const char *pgw_state_name(pgw_state state)
+{
+    return (size_t)state < STATUS_STATES ? status_states[state] : NULL;
+}
+
+pgw_status pgw_state_parse(const char *text, pgw_state *state)
+{
+    for (size_t i = 0; text != NULL && state != NULL && i < STATUS_STATES; i++) {
+        if (strcmp(text, status_states[i]) != 0) continue;
+        *state = (pgw_state)i;
+        return PGW_OK;
+    }
+    return PGW_EINVAL;
+}

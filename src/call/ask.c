@@ -87,7 +87,8 @@ static pgw_status ask_pieces(pgw *h, int64_t *number, int64_t most, pgw__sql sql
     for (; params[given].type != PGW__END; given++) p[given] = params[given];
     p[given + 2] = (pgw__param)P_END;
     while (st == PGW_OK && more) {
-        const int64_t piece = most > 0 && most - all < ASK_PIECE ? most - all : ASK_PIECE;
+        const int64_t piece =
+            most != PGW_UNLIMITED && most - all < ASK_PIECE ? most - all : ASK_PIECE;
         int64_t n = 0;
 
         if (all > 0 && pgw__pq_stopped(h))
@@ -97,7 +98,7 @@ static pgw_status ask_pieces(pgw *h, int64_t *number, int64_t most, pgw__sql sql
         st = ask_numbers(h, &n, by_ids ? &last : NULL, sql, p);
         all += n;
         if (number != NULL) *number = all;
-        more = n >= piece && (most == 0 || all < most);
+        more = n >= piece && (most == PGW_UNLIMITED || all < most);
     }
     return st;
 }

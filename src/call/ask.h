@@ -11,10 +11,11 @@ pgw_status pgw__ask_number(pgw *h, int64_t *number, pgw__sql sql,
                            const pgw__param *params); /* a write; number may be NULL */
 pgw_status pgw__ask_flag(pgw *h, bool *flag, pgw__sql sql, const pgw__param *params,
                          unsigned flags); /* true or false; flags as of a pgw__call */
-/* That for as much as there is when it begins, or for `most` (0: all): piece by piece, each in a
- * transaction of its own unless one is open, until nothing is left or somebody asks the handle to
- * stop. The statement has two parameters more than `params`: how much it shall do at most, and for
- * how many ms this goes on. *number: all that was done, also when it fails on the way. */
+/* That for as much as there is when it begins, or for `most` (or PGW_UNLIMITED): piece by piece,
+ * each in a transaction of its own unless one is open, until nothing is left or somebody asks the
+ * handle to stop. The statement has two parameters more than `params`: how much it shall do at
+ * most, and for how many ms this goes on. *number: all that was done, also when it fails on the
+ * way. */
 pgw_status pgw__ask_in_pieces(pgw *h, int64_t *number, int64_t most, pgw__sql sql,
                               const pgw__param *params);
 /* The same from id to id, so that nothing is met a second time: the statement answers with the last

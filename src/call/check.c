@@ -115,28 +115,29 @@ pgw_status pgw__check_count(pgw *h, const char *argument, size_t value, size_t l
                           (int64_t)least, (int64_t)most);
 }
 
+pgw_status pgw__check_limit(pgw *h, const char *argument, int64_t limit)
+{
+    if (h == NULL) return PGW_EINVAL;
+    if (limit > 0 || limit == PGW_UNLIMITED) return PGW_OK;
+    return pgw__pq_refuse_int(h, argument, limit, "1 or more, or PGW_UNLIMITED");
+}
+
+pgw_status pgw__check_wait(pgw *h, const char *argument, int64_t ms, int64_t most)
+{
+    char allowed[64];
+
+    if (h == NULL) return PGW_EINVAL;
+    if (ms == PGW_UNLIMITED || (ms >= 0 && ms <= most)) return PGW_OK;
+    snprintf(allowed, sizeof(allowed), "0 .. %" PRId64 ", or PGW_UNLIMITED", most);
+    return pgw__pq_refuse_int(h, argument, ms, allowed);
+}
+
 pgw_status pgw__check_lease(pgw *h, const char *argument, int64_t lease_ms)
 {
     if (h == NULL) return PGW_EINVAL;
     if (lease_ms == PGW_DEFAULT || (lease_ms >= PGW__LEASE_MIN_MS && lease_ms <= PGW__LEASE_MAX_MS))
         return PGW_OK;
     return pgw__pq_refuse_int(h, argument, lease_ms, "100 .. 86400000, or PGW_DEFAULT");
-}
-
-pgw_status pgw__check_word(pgw *h, const char *argument, const char *value,
-                           const char *const *words, size_t n)
-{
-    char allowed[128] = "";
-    size_t used = 0, i;
-
-    if (h == NULL) return PGW_EINVAL;
-    for (i = 0; value != NULL && i < n; i++) {
-        if (strcmp(value, words[i]) == 0) return PGW_OK;
-    }
-    for (i = 0; i < n && used < sizeof(allowed); i++)
-        used += (size_t)snprintf(allowed + used, sizeof(allowed) - used, "%s%s", i > 0 ? ", " : "",
-                                 words[i]);
-    return pgw__pq_refuse(h, argument, value, allowed);
 }
 
 static pgw_status check_size(pgw *h, const char *argument, size_t size, size_t max)
@@ -203,14 +204,6 @@ pgw_status pgw__check_filled(pgw *h, const char *argument, void *theirs)
         return pgw__pq_refuse_int(h, name, (int64_t)size, "that of the _INIT macro: start from it");
     memset((char *)theirs + sizeof(size), 0, size - sizeof(size));
     return PGW_OK;
-}
-
-void pgw__fill_verdicts(pgw_status *outcomes, size_t n, pgw_status st)
-{
-    size_t i;
-
-    if (outcomes == NULL || n > PGW__BATCH_MAX) return;
-    for (i = 0; i < n; i++) outcomes[i] = st;
 }
 
 static const char *check_host_and_pid(char buffer[PGW__HOLDER_MAX + 1])

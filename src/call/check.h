@@ -42,9 +42,11 @@ pgw_status pgw__check_queue(pgw *h,
                             const char *queue); /* handle and name: the first line of most verbs */
 pgw_status pgw__check_int(pgw *h, const char *argument, int64_t value, int64_t least, int64_t most);
 pgw_status pgw__check_count(pgw *h, const char *argument, size_t value, size_t least, size_t most);
+/* How many at most: 1 or more, or PGW_UNLIMITED. */
+pgw_status pgw__check_limit(pgw *h, const char *argument, int64_t limit);
+/* How long to wait: 0 .. most ms, or PGW_UNLIMITED. */
+pgw_status pgw__check_wait(pgw *h, const char *argument, int64_t ms, int64_t most);
 pgw_status pgw__check_lease(pgw *h, const char *argument, int64_t lease_ms); /* or PGW_DEFAULT */
-pgw_status pgw__check_word(pgw *h, const char *argument, const char *value,
-                           const char *const *words, size_t n);
 pgw_status pgw__check_json(pgw *h, const char *argument, const char *json,
                            size_t max); /* max: PGW_ELIMIT above */
 
@@ -77,9 +79,6 @@ static inline void pgw__fill(void *theirs, const void *mine, size_t known)
     if (size > known) size = known;
     memcpy((char *)theirs + head, (const char *)mine + head, size - head);
 }
-
-/* outcomes: all answered with `st`; NULL is fine, and more than a call can name are left alone. */
-void pgw__fill_verdicts(pgw_status *outcomes, size_t n, pgw_status st);
 
 /* Who asks, for humans: what is given, else the property `holder`, else "host:pid", made in
  * `buffer`.

@@ -66,30 +66,35 @@ static pgw_status cron_read_next(pgw *h, const pgw__rows *rows, void *ctx)
     return PGW_OK;
 }
 
-pgw_status pgw_cron_next(pgw *h, const char *expression, const char *zone, int64_t after_us, int n,
+pgw_status pgw_cron_next(pgw *h, const char *expression, const pgw_cron_next_opts *opts,
                          int (*fn)(int64_t at_us, const char *local, void *arg), void *arg)
 {
     const cron_next_ctx ctx = {fn, arg};
-    const pgw__param params[] = {
-        P_TEXT(expression),
-        P_TEXT(zone != NULL ? zone : "UTC"),
-        P_INT4(n),
-        P_TIME_OR_NULL(after_us, after_us == 0),
-        P_END,
-    };
-    const pgw__call call = {
-        .sql = PGW__SQL_CRON_NEXT,
-        .params = params,
-        .read = cron_read_next,
-        .ctx = &ctx,
-        .ctx_size = sizeof(ctx),
-    };
-    pgw_status st = pgw__check_handle(h);
+    pgw_cron_next_opts o = PGW_CRON_NEXT_OPTS_INIT;
+    pgw_status st = pgw__check_opts(h, "opts", &o, sizeof(o), opts);
 
     if (st == PGW_OK && fn == NULL) st = pgw__check_given(h, "fn", NULL);
-    if (st == PGW_OK) st = pgw__check_int(h, "n", n, 1, CRON_TIMES_MAX);
+    if (st == PGW_OK) st = pgw__check_int(h, "opts->max", o.max, 1, CRON_TIMES_MAX);
     if (st == PGW_OK) st = cron_check_expression(h, expression);
-    return st == PGW_OK ? pgw__pq_call(h, &call) : st;
+    if (st != PGW_OK) return st;
+    {
+        const pgw__param params[] = {
+            P_TEXT(expression),
+            P_TEXT(o.zone != NULL ? o.zone : "UTC"),
+            P_INT4(o.max),
+            P_TIME_OR_NULL(o.after_us, o.after_us == PGW_NONE),
+            P_END,
+        };
+        const pgw__call call = {
+            .sql = PGW__SQL_CRON_NEXT,
+            .params = params,
+            .read = cron_read_next,
+            .ctx = &ctx,
+            .ctx_size = sizeof(ctx),
+        };
+
+        return pgw__pq_call(h, &call);
+    }
 }
 
 /* ---- making ---- */
@@ -112,9 +117,9 @@ static pgw_status cron_check_job(pgw *h, pgw_job_spec *mine, const pgw_job_spec 
     if (st == PGW_OK) st = pgw__check_int(h, "job->key_policy", mine->key_policy, 0, 0);
     if (st == PGW_OK) st = pgw__check_count(h, "job->tags_count", mine->tags_count, 0, 30);
     if (st == PGW_OK) st = pgw__check_int(h, "job->expires_us", mine->expires_us, 0, 0);
-    if (st == PGW_OK && (mine->group != NULL || mine->meta != NULL))
+    if (st == PGW_OK && (mine->group != NULL || mine->meta != NULL || mine->op != NULL))
         st = pgw__pq_reject(h, PGW_EINVAL,
-                            "argument `job` has a group or meta: allowed in a schedule is NULL",
+                            "argument `job` has a group, meta or op: allowed in a schedule is NULL",
                             NULL);
     return st;
 }

@@ -89,24 +89,30 @@ static pgw_status hold_read_claim(pgw *h, const pgw__rows *rows, void *ctx)
     return PGW_EPROTO; /* which our caller puts into words */
 }
 
-pgw_status pgw_cron_claim_due(pgw *h, const char *node, const char *const *schedules, size_t n,
-                              pgw_tick **tick, int64_t *next_ms)
+pgw_status pgw_cron_claim_due(pgw *h, const pgw_cron_claim_opts *opts, pgw_tick **tick,
+                              int64_t *next_ms)
 {
     const hold_ctx ctx = {tick, next_ms};
+    pgw_cron_claim_opts o = PGW_CRON_CLAIM_OPTS_INIT;
     char buffer[PGW__HOLDER_MAX + 1];
     pgw_status st;
 
     if (next_ms != NULL) *next_ms = 0;
     if (tick == NULL) return pgw__check_given(h, "tick", NULL);
     *tick = NULL;
-    st = pgw__check_handle(h);
-    if (st == PGW_OK) st = pgw__check_count(h, "n", n, 0, PGW__QUEUES_MAX);
-    if (st == PGW_OK && n > 0) st = pgw__check_given(h, "schedules", schedules);
-    if (st == PGW_OK) st = pgw__check_all_names(h, "schedules", schedules, n, PGW__QUEUE_MAX);
-    if (st == PGW_OK) st = pgw__check_holder(h, "node", &node, node, buffer);
+    st = pgw__check_opts(h, "opts", &o, sizeof(o), opts);
+    if (st == PGW_OK)
+        st = pgw__check_count(h, "opts->schedules_count", o.schedules_count, 0, PGW__QUEUES_MAX);
+    if (st == PGW_OK && o.schedules_count > 0)
+        st = pgw__check_given(h, "opts->schedules", o.schedules);
+    if (st == PGW_OK)
+        st = pgw__check_all_names(h, "opts->schedules", o.schedules, o.schedules_count,
+                                  PGW__QUEUE_MAX);
+    if (st == PGW_OK) st = pgw__check_holder(h, "opts->holder", &o.holder, o.holder, buffer);
     if (st != PGW_OK) return st;
     {
-        const pgw__param params[] = {P_TEXT(node), P_ARRAY(TEXT, n > 0 ? schedules : NULL, n),
+        const char *const *schedules = o.schedules_count > 0 ? o.schedules : NULL;
+        const pgw__param params[] = {P_TEXT(o.holder), P_ARRAY(TEXT, schedules, o.schedules_count),
                                      P_END};
         const pgw__call call = {
             .sql = PGW__SQL_CRON_CLAIM,

@@ -79,13 +79,17 @@ static pgw_status lock_check_armed(pgw *h)
         h, "call it without pgw_async(); where nothing may wait, in a thread of its own");
 }
 
-static pgw_status lock_check(pgw *h, const char *name, pgw_lock_mode mode, int64_t timeout_ms)
+static pgw_status lock_check(pgw *h, const char *name, pgw_lock_opts *mine,
+                             const pgw_lock_opts *given)
 {
     pgw_status st = pgw__check_any_name(h, "name", name);
 
+    if (st == PGW_OK) st = pgw__check_opts(h, "opts", mine, sizeof(*mine), given);
     if (st == PGW_OK)
-        st = pgw__check_int(h, "mode", (int64_t)mode, PGW_LOCK_EXCLUSIVE, PGW_LOCK_SHARED);
-    if (st == PGW_OK) st = pgw__check_int(h, "timeout_ms", timeout_ms, -1, LOCK_TIMEOUT_MAX);
+        st = pgw__check_int(h, "opts->mode", (int64_t)mine->mode, PGW_LOCK_EXCLUSIVE,
+                            PGW_LOCK_SHARED);
+    if (st == PGW_OK)
+        st = pgw__check_wait(h, "opts->timeout_ms", mine->timeout_ms, LOCK_TIMEOUT_MAX);
     return st == PGW_OK ? lock_check_armed(h) : st;
 }
 
@@ -229,9 +233,9 @@ static bool lock_was_refused(const pgw *h, pgw_status st)
            st == PGW_ECONFLICT || st == PGW_EPERM || st == PGW_ESCHEMA;
 }
 
-pgw_status pgw_lock_acquire(pgw *h, const char *name, pgw_lock_mode mode, int64_t timeout_ms,
-                            pgw_lock **lock)
+pgw_status pgw_lock_acquire(pgw *h, const char *name, const pgw_lock_opts *opts, pgw_lock **lock)
 {
+    pgw_lock_opts o = PGW_LOCK_OPTS_INIT;
     lock_line line;
     pgw_lock *l;
     size_t size;
@@ -239,7 +243,7 @@ pgw_status pgw_lock_acquire(pgw *h, const char *name, pgw_lock_mode mode, int64_
 
     if (lock == NULL) return pgw__check_given(h, "lock", NULL);
     *lock = NULL;
-    st = lock_check(h, name, mode, timeout_ms);
+    st = lock_check(h, name, &o, opts);
     if (st != PGW_OK) return st;
     if (pgw__pq_in_txn(h) && !pgw__pq_attached(h))
         return pgw__pq_reject(h, PGW_EMISUSE, "a transaction is open: its end would undo the fence",
@@ -251,10 +255,10 @@ pgw_status pgw_lock_acquire(pgw *h, const char *name, pgw_lock_mode mode, int64_
     if (l == NULL) return pgw__pq_reject(h, PGW_ENOMEM, NULL, NULL);
     memcpy(l->name, name, size);
     l->h = h;
-    l->shared = mode == PGW_LOCK_SHARED;
+    l->shared = o.mode == PGW_LOCK_SHARED;
     pgw__pq_unlisten_slot(h); /* as a claim that waits would, if the lock were held */
     line = (lock_line){.name = l->name, .shared = l->shared};
-    st = lock_take(h, &line, timeout_ms);
+    st = lock_take(h, &line, o.timeout_ms);
     l->fence = line.fence;
     if (st == PGW_OK && pgw__pq_check_session(h) == PGW_OK) {
         l->epoch = pgw__pq_epoch(h);
@@ -271,14 +275,15 @@ pgw_status pgw_lock_acquire(pgw *h, const char *name, pgw_lock_mode mode, int64_
     return st;
 }
 
-pgw_status pgw_lock_acquire_xact(pgw *h, const char *name, pgw_lock_mode mode, int64_t timeout_ms,
+pgw_status pgw_lock_acquire_xact(pgw *h, const char *name, const pgw_lock_opts *opts,
                                  int64_t *fence)
 {
-    lock_line line = {.name = name, .shared = mode == PGW_LOCK_SHARED, .xact = true};
+    pgw_lock_opts o = PGW_LOCK_OPTS_INIT;
+    lock_line line = {.name = name, .xact = true};
     pgw_status st;
 
     if (fence != NULL) *fence = 0;
-    st = lock_check(h, name, mode, timeout_ms);
+    st = lock_check(h, name, &o, opts);
     if (st != PGW_OK) return st;
     if (!pgw__pq_in_txn(h))
         return pgw__pq_reject(h, PGW_EMISUSE,
@@ -286,7 +291,8 @@ pgw_status pgw_lock_acquire_xact(pgw *h, const char *name, pgw_lock_mode mode, i
                               "BEGIN first; or use pgw_lock_acquire()");
     st = lock_check_unknown(h, name);
     if (st != PGW_OK) return st;
-    st = lock_take(h, &line, timeout_ms);
+    line.shared = o.mode == PGW_LOCK_SHARED;
+    st = lock_take(h, &line, o.timeout_ms);
     if (st == PGW_OK && fence != NULL) *fence = line.fence;
     return st;
 }

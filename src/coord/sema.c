@@ -91,7 +91,7 @@ static pgw_status sema_try(sema_wait *w)
 {
     const pgw_sema_opts *o = w->o;
     const sema_answer ctx = {w->token, pgw__pq_armed(w->h) ? NULL : &w->next_ms};
-    const pgw__param params[] = {P_TEXT(w->name),   P_INT4(o->n),       P_INT8(o->ttl_ms),
+    const pgw__param params[] = {P_TEXT(w->name),   P_INT4(o->permits), P_INT8(o->ttl_ms),
                                  P_TEXT(o->holder), P_BOOL(o->session), P_END};
     const pgw__call call = {
         .sql = PGW__SQL_SEMA_ACQUIRE,
@@ -121,15 +121,9 @@ static pgw_status sema_queue(sema_wait *w, int64_t wait_ms)
     const bool turn =
         w->turn && w->epoch == pgw__pq_epoch(w->h) && pgw__pq_check_session(w->h) == PGW_OK;
     const pgw__param params[] = {
-        P_TEXT(w->name),
-        P_INT4(o->n),
-        P_INT8(o->ttl_ms),
-        P_TEXT(o->holder),
-        P_BOOL(o->session),
-        P_INT8(turn ? 0 : wait_ms),
-        P_BOOL(turn),
-        P_INT8(sema_patience_ms(w)),
-        P_END,
+        P_TEXT(w->name),   P_INT4(o->permits),          P_INT8(o->ttl_ms),
+        P_TEXT(o->holder), P_BOOL(o->session),          P_INT8(turn ? 0 : wait_ms),
+        P_BOOL(turn),      P_INT8(sema_patience_ms(w)), P_END,
     };
     const sema_answer ctx = {w->token, &w->next_ms};
     const pgw__call call = {
@@ -269,9 +263,8 @@ static pgw_status sema_check(pgw *h, pgw_token *token, const char *name, pgw_sem
     st = pgw__check_given(h, "token", token);
     if (st == PGW_OK) st = pgw__check_any_name(h, "name", name);
     if (st == PGW_OK) st = pgw__check_opts(h, "opts", o, sizeof(*o), opts);
-    if (st == PGW_OK) st = pgw__check_int(h, "opts->n", o->n, 1, SEMA_PERMITS_MAX);
-    if (st == PGW_OK)
-        st = pgw__check_int(h, "opts->timeout_ms", o->timeout_ms, -1, SEMA_WAIT_MAX_MS);
+    if (st == PGW_OK) st = pgw__check_int(h, "opts->permits", o->permits, 1, SEMA_PERMITS_MAX);
+    if (st == PGW_OK) st = pgw__check_wait(h, "opts->timeout_ms", o->timeout_ms, SEMA_WAIT_MAX_MS);
     if (st == PGW_OK)
         st = pgw__check_int(h, "opts->ttl_ms", o->ttl_ms, PGW__LEASE_MIN_MS, PGW__LEASE_MAX_MS);
     if (st == PGW_OK) st = pgw__check_holder(h, "opts->holder", &o->holder, o->holder, holder);

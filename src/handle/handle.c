@@ -111,14 +111,21 @@ size_t pgw_error_index(const pgw *h)
     return h != NULL ? pgw__pq_error_index(h) : PGW_NO_INDEX;
 }
 
-void pgw_set_stop(pgw *h, pgw_stop *stop)
+pgw_status pgw_set_stop(pgw *h, pgw_stop *stop)
 {
-    if (h != NULL) pgw__pq_set_stop(h, stop);
+    if (h == NULL) return PGW_EINVAL;
+    pgw__pq_set_stop(h, stop);
+    return PGW_OK;
 }
 
-void pgw_set_timeout(pgw *h, int64_t timeout_ms)
+pgw_status pgw_set_timeout(pgw *h, int64_t timeout_ms)
 {
-    if (h != NULL) pgw__pq_set_timeout(h, timeout_ms == PGW_DEFAULT ? 0 : timeout_ms);
+    if (h == NULL) return PGW_EINVAL;
+    if (timeout_ms < 1 && timeout_ms != PGW_DEFAULT && timeout_ms != PGW_UNLIMITED)
+        return pgw__pq_refuse_int(h, "timeout_ms", timeout_ms,
+                                  "1 or more, PGW_DEFAULT or PGW_UNLIMITED");
+    pgw__pq_set_timeout(h, timeout_ms == PGW_DEFAULT ? 0 : timeout_ms);
+    return PGW_OK;
 }
 
 int64_t pgw_server_time_us(const pgw *h)
@@ -136,14 +143,16 @@ pgw_status pgw_is_pooled(pgw *h, bool *pooled)
     return st == PGW_OK ? pgw__pq_pooled(h, pooled) : st;
 }
 
-void pgw_async(pgw *h, pgw_done_fn *done, void *arg)
+pgw_status pgw_async(pgw *h, pgw_done_fn *done, void *arg)
 {
-    if (h != NULL) pgw__pq_arm(h, done, arg);
+    if (h == NULL) return PGW_EINVAL;
+    pgw__pq_arm(h, done, arg);
+    return PGW_OK;
 }
 
 int pgw_fd(const pgw *h)
 {
-    return h != NULL ? pgw__pq_fd(h) : -1;
+    return h != NULL ? pgw__pq_fd(h) : PGW_NO_FD;
 }
 
 int pgw_events(const pgw *h)
@@ -153,11 +162,10 @@ int pgw_events(const pgw *h)
 
 int64_t pgw_timeout_ms(const pgw *h)
 {
-    return h != NULL ? pgw__pq_timeout_ms(h) : -1;
+    return h != NULL ? pgw__pq_timeout_ms(h) : PGW_UNLIMITED;
 }
 
-pgw_status pgw_step(pgw *h, int events)
+pgw_status pgw_step(pgw *h)
 {
-    (void)events; /* a look at the socket is as cheap, and cannot be wrong */
     return h != NULL ? pgw__pq_step(h) : PGW_EINVAL;
 }

@@ -27,42 +27,42 @@ static pgw_status bulk_read_slice(pgw *h, const pgw__rows *rows, void *ctx)
     return PGW_OK;
 }
 
-static pgw_status bulk_check(pgw *h, const char *verb, pgw_filter *f, const pgw_filter *given,
-                             pgw_bulk_opts *o, const pgw_bulk_opts *opts)
+static const char *const bulk_words[] = {"cancel", "redrive", "reschedule",
+                                         "purge",  "move",    "priority"};
+
+static pgw_status bulk_check(pgw *h, pgw_bulk_opts *o, const pgw_bulk_opts *opts, pgw_filter *f)
 {
-    static const char *const verbs[] = {"cancel", "redrive", "reschedule",
-                                        "purge",  "move",    "priority"};
     pgw_status st = pgw__check_unarmed(h, NULL);
 
-    if (st == PGW_OK)
-        st = pgw__check_word(h, "verb", verb, verbs, sizeof(verbs) / sizeof(verbs[0]));
-    if (st == PGW_OK) st = pgw__check_filter(h, f, given);
-    if (st == PGW_OK) st = pgw__check_given(h, "filter->queue", f->queue);
     if (st == PGW_OK) st = pgw__check_opts(h, "opts", o, sizeof(*o), opts);
-    if (st == PGW_OK && strcmp(verb, "move") == 0) {
+    if (st == PGW_OK) st = pgw__check_int(h, "opts->verb", (int64_t)o->verb, 0, PGW_BULK_PRIORITY);
+    if (st == PGW_OK) st = pgw__check_filter(h, f, o->filter);
+    if (st == PGW_OK) st = pgw__check_given(h, "filter->queue", f->queue);
+    if (st == PGW_OK && o->verb == PGW_BULK_MOVE) {
         st = pgw__check_given(h, "opts->to", o->to);
         if (st == PGW_OK) st = pgw__check_queue(h, o->to);
     }
-    if (st == PGW_OK && strcmp(verb, "priority") == 0)
+    if (st == PGW_OK && o->verb == PGW_BULK_PRIORITY)
         st = pgw__check_int(h, "opts->priority", o->priority, 0, 9);
-    if (st == PGW_OK) st = pgw__check_int(h, "opts->limit", o->limit, 0, INT64_MAX);
+    if (st == PGW_OK && o->limit != PGW_UNLIMITED)
+        st = pgw__check_int(h, "opts->limit", o->limit, 1, INT64_MAX);
     if (st == PGW_OK) st = pgw__check_int(h, "opts->run_at_us", o->run_at_us, 0, INT64_MAX);
     if (st == PGW_OK) st = pgw__check_int(h, "opts->delay_ms", o->delay_ms, 0, PGW__DELAY_MAX_MS);
     if (st == PGW_OK) st = pgw__check_one_time(h, "opts->delay_ms", o->delay_ms, o->run_at_us);
     return st;
 }
 
-static pgw_status bulk_one(pgw *h, const char *verb, const pgw_filter *f, const pgw_bulk_opts *o,
-                           const unsigned char *run, int64_t piece, int64_t *n, int64_t *last)
+static pgw_status bulk_one(pgw *h, const pgw_bulk_opts *o, const unsigned char *run, int64_t piece,
+                           int64_t *n, int64_t *last)
 {
     const bulk_slice ctx = {n, last};
-    const bool timed = strcmp(verb, "reschedule") == 0;
+    const bool timed = o->verb == PGW_BULK_RESCHEDULE;
     const pgw__param params[] = {
-        PGW__FILTER_PARAMS(f),
-        P_TEXT(verb),
-        P_TEXT(strcmp(verb, "move") == 0 ? o->to : NULL),
-        P_INT4_OR_NULL(o->priority, strcmp(verb, "priority") != 0),
-        P_TIME_OR_NULL(o->run_at_us, !timed || o->run_at_us == 0),
+        PGW__FILTER_PARAMS(o->filter),
+        P_TEXT(bulk_words[o->verb]),
+        P_TEXT(o->verb == PGW_BULK_MOVE ? o->to : NULL),
+        P_INT4_OR_NULL(o->priority, o->verb != PGW_BULK_PRIORITY),
+        P_TIME_OR_NULL(o->run_at_us, !timed || o->run_at_us == PGW_NONE),
         P_INT8_OR_NULL(o->delay_ms, !timed || o->delay_ms == 0),
         P_INT8(*last),
         P_INT8(piece),
@@ -80,8 +80,7 @@ static pgw_status bulk_one(pgw *h, const char *verb, const pgw_filter *f, const 
     return pgw__pq_call(h, &call);
 }
 
-pgw_status pgw_bulk(pgw *h, const char *verb, const pgw_filter *filter, const pgw_bulk_opts *opts,
-                    int64_t *n, bool *more)
+pgw_status pgw_bulk(pgw *h, const pgw_bulk_opts *opts, int64_t *n, bool *more)
 {
     const uint64_t run[2] = {pgw__random_u64(), pgw__random_u64()};
     pgw_filter f = PGW_FILTER_INIT;
@@ -92,7 +91,8 @@ pgw_status pgw_bulk(pgw *h, const char *verb, const pgw_filter *filter, const pg
 
     if (n != NULL) *n = 0;
     if (more != NULL) *more = false;
-    st = bulk_check(h, verb, &f, filter, &o, opts);
+    st = bulk_check(h, &o, opts, &f);
+    o.filter = &f;
     for (int slices = 0; st == PGW_OK && goes_on; slices++) {
         const int64_t left = o.limit > 0 ? o.limit - all : BULK_SLICE;
         int64_t one = 0;
@@ -100,11 +100,11 @@ pgw_status pgw_bulk(pgw *h, const char *verb, const pgw_filter *filter, const pg
         if (o.dry_run && slices == BULK_SLICES) break;
         if (slices > 0 && pgw__pq_stopped(h))
             return pgw__pq_fail(h, PGW_ECANCELED, "asked to stop when a part was done", NULL);
-        st = bulk_one(h, verb, &f, &o, (const unsigned char *)run,
-                      left < BULK_SLICE ? left : BULK_SLICE, &one, &last);
+        st = bulk_one(h, &o, (const unsigned char *)run, left < BULK_SLICE ? left : BULK_SLICE,
+                      &one, &last);
         all += one;
         if (n != NULL) *n = all;
-        goes_on = last > 0 && (o.limit == 0 || all < o.limit);
+        goes_on = last > 0 && (o.limit < 0 || all < o.limit);
     }
     if (more != NULL) *more = st == PGW_OK && last > 0;
     return st;

@@ -99,9 +99,12 @@ int64_t pgw_job_lease_until_us(const pgw_job *job)
     return job_or_none(job)->lease_until_us;
 }
 
-const char *pgw_job_state(const pgw_job *job)
+pgw_state pgw_job_state(const pgw_job *job)
 {
-    return job_or_none(job)->state;
+    pgw_state state = PGW_STATE_ANY;
+
+    pgw_state_parse(job_or_none(job)->state, &state);
+    return state;
 }
 
 const char *pgw_job_holder(const pgw_job *job)
@@ -207,7 +210,13 @@ pgw_status pgw__job_outcome(const pgw__rows *rows, int row, int col)
     return PGW_EPROTO;
 }
 
-pgw_status pgw__job_verdict(pgw *h, pgw_status *outcomes, size_t n, const pgw__rows *rows, int row,
+void pgw__job_refs_fill(pgw_ref *refs, size_t n, pgw_status st)
+{
+    if (refs == NULL || n > PGW__BATCH_MAX) return;
+    for (size_t i = 0; i < n; i++) refs[i].outcome = st;
+}
+
+pgw_status pgw__job_verdict(pgw *h, pgw_ref *refs, size_t n, const pgw__rows *rows, int row,
                             int position, int word)
 {
     const int64_t at = pgw__rows_int(rows, row, position);
@@ -215,7 +224,7 @@ pgw_status pgw__job_verdict(pgw *h, pgw_status *outcomes, size_t n, const pgw__r
 
     if (at < 1 || at > (int64_t)n || st == PGW_EPROTO)
         return pgw__ask_misfit(h, "the answer names a job or an outcome that does not exist");
-    if (outcomes != NULL) outcomes[at - 1] = st;
+    refs[at - 1].outcome = st;
     return st;
 }
 

@@ -70,10 +70,11 @@ extern const pgw__job_column pgw__job_listed[];
 pgw_status pgw__check_filter(pgw *h, pgw_filter *mine, const pgw_filter *given);
 
 /* The first ten parameters of a statement with a filter. */
-#define PGW__FILTER_PARAMS(f)                                                                      \
-    P_TEXT((f)->queue), P_TEXT((f)->state), P_TEXT((f)->kind), P_TEXT((f)->tag), P_TEXT((f)->key), \
-        P_TEXT((f)->group), P_TEXT((f)->holder), P_TEXT((f)->error),                               \
-        P_TIME_OR_NULL((f)->created_from_us, (f)->created_from_us == 0),                           \
+#define PGW__FILTER_PARAMS(f)                                                                    \
+    P_TEXT((f)->queue), P_TEXT((f)->state != PGW_STATE_ANY ? pgw_state_name((f)->state) : NULL), \
+        P_TEXT((f)->kind), P_TEXT((f)->tag), P_TEXT((f)->key), P_TEXT((f)->group),               \
+        P_TEXT((f)->holder), P_TEXT((f)->error),                                                 \
+        P_TIME_OR_NULL((f)->created_from_us, (f)->created_from_us == 0),                         \
         P_TIME_OR_NULL((f)->created_to_us, (f)->created_to_us == 0)
 
 /* Makes one block of the jobs in rows[first .. first + count). PGW_ENOMEM; PGW_EPROTO where a row's
@@ -104,10 +105,12 @@ typedef struct pgw__job_refs {
     size_t tokens_count;
 } pgw__job_refs;
 pgw_status pgw__job_refs_make(pgw *h, pgw__job_refs *out, const pgw_ref *refs, size_t n);
+/* All outcomes become `st`; NULL is fine, and more than a call can name are left alone. */
+void pgw__job_refs_fill(pgw_ref *refs, size_t n, pgw_status st);
 
 /* What a row says about the job at a position of the input, from 1; the columns of both are given.
  * PGW_EPROTO. */
-pgw_status pgw__job_verdict(pgw *h, pgw_status *outcomes, size_t n, const pgw__rows *rows, int row,
+pgw_status pgw__job_verdict(pgw *h, pgw_ref *refs, size_t n, const pgw__rows *rows, int row,
                             int position, int word);
 
 #endif

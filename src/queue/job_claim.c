@@ -21,11 +21,11 @@ static const pgw__job_column claim_columns[] = {
     PGW__JOB_PAYLOADS,     PGW__JOB_CREATEDS,    PGW__JOB_END,
 };
 
-/* Where the answer goes. The outcomes are those of complete_and_claim. */
+/* Where the answer goes. The refs are those of complete_and_claim. */
 typedef struct claim_ctx {
     pgw_batch **batch;
     int max;
-    pgw_status *outcomes;
+    pgw_ref *refs;
     size_t n;
 } claim_ctx;
 
@@ -79,13 +79,13 @@ static pgw_status claim_read_after_complete(pgw *h, const pgw__rows *rows, void 
     const int count = pgw__rows_count(rows);
     int row;
 
-    pgw__fill_verdicts(in->outcomes, in->n, PGW_OK);
+    pgw__job_refs_fill(in->refs, in->n, PGW_OK);
     for (row = 0; row < count && !pgw__rows_null(rows, row, CLAIM_POSITION); row++) {
         const pgw_status st =
-            pgw__job_verdict(h, in->outcomes, in->n, rows, row, CLAIM_POSITION, CLAIM_KIND);
+            pgw__job_verdict(h, in->refs, in->n, rows, row, CLAIM_POSITION, CLAIM_KIND);
 
         if (st == PGW_EPROTO) {
-            pgw__fill_verdicts(in->outcomes, in->n, PGW_EUNKNOWN);
+            pgw__job_refs_fill(in->refs, in->n, PGW_EUNKNOWN);
             return st;
         }
     }
@@ -110,7 +110,7 @@ static pgw_status claim_check(pgw *h, pgw_claim_opts *o, pgw_batch **batch,
         st = pgw__check_all_names(h, "opts->queues", o->queues, o->queues_count, PGW__QUEUE_MAX);
     if (st == PGW_OK) st = pgw__check_int(h, "opts->max", o->max, 1, PGW__BATCH_MAX);
     if (st == PGW_OK) st = pgw__check_lease(h, "opts->lease_ms", o->lease_ms);
-    if (st == PGW_OK) st = pgw__check_int(h, "opts->wait_ms", o->wait_ms, -1, INT64_MAX);
+    if (st == PGW_OK) st = pgw__check_wait(h, "opts->wait_ms", o->wait_ms, INT64_MAX);
     if (st == PGW_OK) st = pgw__check_holder(h, "opts->holder", &o->holder, o->holder, holder);
     return st;
 }
@@ -269,10 +269,10 @@ pgw_status pgw_claim(pgw *h, const pgw_claim_opts *opts, pgw_batch **batch)
 
 /* ---- finish and claim in one ---- */
 
-static pgw_status claim_after_complete(pgw *h, pgw_status *outcomes, const pgw__job_refs *done,
-                                       size_t n, pgw_batch **batch, const pgw_claim_opts *o)
+static pgw_status claim_after_complete(pgw *h, pgw_ref *refs, const pgw__job_refs *done, size_t n,
+                                       pgw_batch **batch, const pgw_claim_opts *o)
 {
-    const claim_ctx ctx = {batch, o->max, outcomes, n};
+    const claim_ctx ctx = {batch, o->max, refs, n};
     const pgw__param params[] = {
         P_TEXT(o->queues[0]),
         P_ARRAY(INT8, done->ids, n),
@@ -295,21 +295,21 @@ static pgw_status claim_after_complete(pgw *h, pgw_status *outcomes, const pgw__
     return pgw__pq_call(h, &call);
 }
 
-pgw_status pgw_complete_and_claim(pgw *h, const pgw_ref *refs, size_t n, const pgw_claim_opts *opts,
-                                  pgw_status *outcomes, pgw_batch **batch)
+pgw_status pgw_complete_and_claim(pgw *h, pgw_ref *refs, size_t n, const pgw_claim_opts *opts,
+                                  pgw_batch **batch)
 {
     pgw_claim_opts o = PGW_CLAIM_OPTS_INIT;
     char holder[PGW__HOLDER_MAX + 1];
     pgw__job_refs done = {NULL, NULL, 0};
     pgw_status st = claim_check(h, &o, batch, opts, holder);
 
-    pgw__fill_verdicts(outcomes, n, PGW_EUNKNOWN);
+    pgw__job_refs_fill(refs, n, PGW_EUNKNOWN);
     if (st == PGW_OK) st = pgw__check_int(h, "opts->queues_count", (int64_t)o.queues_count, 1, 1);
     if (st == PGW_OK) st = pgw__check_int(h, "opts->wait_ms", o.wait_ms, 0, 0);
     if (st == PGW_OK) st = pgw__check_count(h, "n", n, 0, PGW__BATCH_MAX);
     if (st == PGW_OK && n > 0) st = pgw__check_given(h, "refs", refs);
     if (st == PGW_OK) st = pgw__job_refs_make(h, &done, refs, n);
-    if (st == PGW_OK) st = claim_after_complete(h, outcomes, &done, n, batch, &o);
+    if (st == PGW_OK) st = claim_after_complete(h, refs, &done, n, batch, &o);
     pgw__mem_free(done.ids);
     return st;
 }

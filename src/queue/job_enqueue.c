@@ -15,11 +15,11 @@ static const char *const enqueue_policies[] = {"skip", "replace", "error"}; /* b
 
 /* A UUID in text into 16 bytes; *op becomes NULL when there is none. */
 static pgw_status enqueue_op(pgw *h, unsigned char bytes[16], const unsigned char **op,
-                             const char *text)
+                             const char *argument, const char *text)
 {
     *op = text != NULL ? bytes : NULL;
     if (text == NULL || pgw__uuid_parse(bytes, text) == NULL) return PGW_OK;
-    return pgw__pq_refuse(h, "op", text, "a UUID as text, or NULL");
+    return pgw__pq_refuse(h, argument, text, "a UUID as text, or NULL");
 }
 
 static size_t enqueue_max_bytes(const pgw *h)
@@ -45,8 +45,7 @@ static pgw_status enqueue_one_read(pgw *h, const pgw__rows *rows, void *ctx)
     return st;
 }
 
-pgw_status pgw_enqueue(pgw *h, const char *queue, const pgw_job_spec *job, const char *op,
-                       int64_t *id)
+pgw_status pgw_enqueue(pgw *h, const char *queue, const pgw_job_spec *job, int64_t *id)
 {
     const enqueue_one ctx = {id};
     unsigned char uuid[16];
@@ -59,7 +58,7 @@ pgw_status pgw_enqueue(pgw *h, const char *queue, const pgw_job_spec *job, const
     if (st != PGW_OK) return st;
     st = pgw__check_new(h, &j, job, -1, enqueue_max_bytes(h));
     if (st != PGW_OK) return st;
-    st = enqueue_op(h, uuid, &given_op, op);
+    st = enqueue_op(h, uuid, &given_op, "job.op", j.op);
     if (st != PGW_OK) return st;
     {
         const pgw__param params[] = {
@@ -106,7 +105,7 @@ typedef struct enqueue_columns {
     int32_t *priorities, *attempts;
     size_t *tag_ats; /* where in tag_text the array of tags of job i begins */
     pgw__buf tag_text;
-    pgw_job_spec first; /* scope, policy and period of the unique keys are its */
+    pgw_job_spec first; /* operation id, and scope, policy and period of the unique keys, are its */
     bool any_kind, any_body, any_priority, any_run_at, any_delay, any_attempts, any_lease, any_tags,
         any_key, any_group, any_expires, any_meta;
     void *block;
@@ -217,6 +216,10 @@ static pgw_status enqueue_columns_fill(pgw *h, enqueue_columns *c, const pgw_job
                                  pgw__pq_refuse_int(h, "jobs[i].struct_size",
                                                     (int64_t)j.struct_size,
                                                     "the same in all of them"));
+        if (i > 0 && j.op != NULL)
+            return pgw__pq_about(
+                h, i,
+                pgw__pq_refuse(h, "jobs[i].op", j.op, "NULL: the first job has that of the call"));
         enqueue_columns_put(c, i, &j);
     }
     if (c->tag_text.failed != 0)
@@ -227,8 +230,7 @@ static pgw_status enqueue_columns_fill(pgw *h, enqueue_columns *c, const pgw_job
 }
 
 typedef struct enqueue_many {
-    int64_t *ids;
-    pgw_status *outcomes;
+    pgw_enqueued *results;
     size_t n;
 } enqueue_many;
 
@@ -242,8 +244,8 @@ static pgw_status enqueue_many_read(pgw *h, const pgw__rows *rows, void *ctx)
 
     if (count > 0 && count != many->n && pgw__job_outcome(rows, 0, 1) == PGW_OUTCOME_REPEATED)
         return pgw__pq_fail(h, PGW_EINVAL,
-                            "argument `op` was used for another number of jobs: allowed is an "
-                            "operation id for this call alone, or the same jobs again",
+                            "the operation id was used for another number of jobs: allowed is one "
+                            "for this call alone, or the same jobs again",
                             NULL);
     st = pgw__ask_rows(h, rows, many->n);
     if (st != PGW_OK) return st;
@@ -252,8 +254,10 @@ static pgw_status enqueue_many_read(pgw *h, const pgw__rows *rows, void *ctx)
 
         if (outcome == PGW_EPROTO)
             return pgw__ask_misfit(h, "an enqueue answered with an unknown outcome");
-        if (many->ids != NULL) many->ids[i] = pgw__rows_int(rows, (int)i, 0);
-        if (many->outcomes != NULL) many->outcomes[i] = outcome;
+        if (many->results != NULL) {
+            many->results[i].id = pgw__rows_int(rows, (int)i, 0);
+            many->results[i].outcome = outcome;
+        }
         if (outcome == PGW_OUTCOME_REPEATED ||
             (outcome == PGW_OUTCOME_EXISTS && st != PGW_OUTCOME_REPEATED) || st == PGW_OK)
             st = outcome;
@@ -298,27 +302,26 @@ static pgw_status enqueue_columns_send(pgw *h, const enqueue_columns *c, const e
 }
 
 pgw_status pgw_enqueue_many(pgw *h, const char *queue, const pgw_job_spec *jobs, size_t n,
-                            const char *op, int64_t *ids, pgw_status *outcomes)
+                            pgw_enqueued *results)
 {
-    const enqueue_many ctx = {ids, outcomes, n};
+    const enqueue_many ctx = {results, n};
     enqueue_columns columns;
     unsigned char uuid[16];
     const unsigned char *given_op;
     pgw_status st;
 
-    pgw__fill_verdicts(outcomes, n, PGW_EUNKNOWN);
-    if (ids != NULL && n <= PGW__BATCH_MAX) memset(ids, 0, n * sizeof(*ids));
+    for (size_t i = 0; results != NULL && i < n && n <= PGW__BATCH_MAX; i++)
+        results[i] = (pgw_enqueued){0, PGW_EUNKNOWN};
     st = pgw__check_queue(h, queue);
     if (st != PGW_OK) return st;
     st = pgw__check_given(h, "jobs", jobs);
     if (st != PGW_OK) return st;
     st = pgw__check_count(h, "n", n, 1, PGW__BATCH_MAX);
     if (st != PGW_OK) return st;
-    st = enqueue_op(h, uuid, &given_op, op);
-    if (st != PGW_OK) return st;
 
     st = enqueue_columns_make(h, &columns, n);
     if (st == PGW_OK) st = enqueue_columns_fill(h, &columns, jobs);
+    if (st == PGW_OK) st = enqueue_op(h, uuid, &given_op, "jobs[0].op", columns.first.op);
     if (st == PGW_OK) st = enqueue_columns_send(h, &columns, &ctx, queue, given_op);
     enqueue_columns_free(&columns);
     return st;

@@ -12,7 +12,7 @@
 #define FINISH_EXTRA 3 /* parameters beyond queue, ids and tokens */
 
 typedef struct finish_ctx {
-    pgw_status *outcomes;
+    pgw_ref *refs;
     size_t n;
 } finish_ctx;
 
@@ -25,12 +25,12 @@ static pgw_status finish_read(pgw *h, const pgw__rows *rows, void *ctx)
     size_t refused = 0, locked = 0;
     int row;
 
-    pgw__fill_verdicts(in->outcomes, in->n, PGW_OK);
+    pgw__job_refs_fill(in->refs, in->n, PGW_OK);
     for (row = 0; row < count; row++) {
-        const pgw_status st = pgw__job_verdict(h, in->outcomes, in->n, rows, row, 0, 1);
+        const pgw_status st = pgw__job_verdict(h, in->refs, in->n, rows, row, 0, 1);
 
         if (st == PGW_EPROTO) {
-            pgw__fill_verdicts(in->outcomes, in->n, PGW_EUNKNOWN);
+            pgw__job_refs_fill(in->refs, in->n, PGW_EUNKNOWN);
             return st;
         }
         locked += st == PGW_ELOCKED;
@@ -68,7 +68,7 @@ static pgw_status finish_read_cancel(pgw *h, const pgw__rows *rows, void *ctx)
     int row;
 
     for (row = 0; row < count; row++) {
-        const pgw_status st = pgw__job_verdict(h, in->outcomes, in->n, rows, row, 0, 1);
+        const pgw_status st = pgw__job_verdict(h, in->refs, in->n, rows, row, 0, 1);
 
         if (st == PGW_EPROTO) return st;
         missing += st == PGW_ENOTFOUND;
@@ -80,22 +80,21 @@ static pgw_status finish_read_cancel(pgw *h, const pgw__rows *rows, void *ctx)
     return asked ? PGW_OUTCOME_CANCEL : PGW_OK;
 }
 
-/* What all of them check. Whoever looks at the outcomes only is not told that all went well. */
-static pgw_status finish_check(pgw *h, pgw_status *outcomes, const char *queue,
-                               const char *argument, const void *array, size_t n)
+/* What all of them check. Outcomes alone never look as if all went well. */
+static pgw_status finish_check(pgw *h, const char *queue, pgw_ref *refs, size_t n)
 {
     pgw_status st = pgw__check_queue(h, queue);
 
-    pgw__fill_verdicts(outcomes, n, PGW_EUNKNOWN);
-    if (st == PGW_OK) st = pgw__check_given(h, argument, array);
+    pgw__job_refs_fill(refs, n, PGW_EUNKNOWN);
+    if (st == PGW_OK) st = pgw__check_given(h, "refs", refs);
     if (st == PGW_OK) st = pgw__check_count(h, "n", n, 1, PGW__BATCH_MAX);
     return st;
 }
 
-static pgw_status finish(pgw *h, pgw__sql sql, pgw_status *outcomes, const char *queue,
-                         const pgw_ref *refs, size_t n, const pgw__param *extra)
+static pgw_status finish(pgw *h, pgw__sql sql, const char *queue, pgw_ref *refs, size_t n,
+                         const pgw__param *extra)
 {
-    const finish_ctx ctx = {outcomes, n};
+    const finish_ctx ctx = {refs, n};
     const bool extend = sql == PGW__SQL_JOB_EXTEND;
     pgw__job_refs columns;
     pgw_status st = pgw__job_refs_make(h, &columns, refs, n);
@@ -124,30 +123,35 @@ static pgw_status finish(pgw *h, pgw__sql sql, pgw_status *outcomes, const char 
     return st;
 }
 
-pgw_status pgw_complete(pgw *h, const char *queue, const pgw_ref *refs, const char *const *outputs,
-                        size_t n, pgw_status *outcomes)
+pgw_status pgw_complete(pgw *h, const char *queue, pgw_ref *refs, size_t n,
+                        const pgw_complete_opts *opts)
 {
-    const pgw__param extra[] = {P_ARRAY(JSONB, outputs, n), P_END};
-    pgw_status st = finish_check(h, outcomes, queue, "refs", refs, n);
+    pgw_complete_opts o = PGW_COMPLETE_OPTS_INIT;
+    pgw_status st = finish_check(h, queue, refs, n);
     size_t max_bytes, i;
 
+    if (st == PGW_OK) st = pgw__check_opts(h, "opts", &o, sizeof(o), opts);
     if (st != PGW_OK) return st;
     max_bytes = (size_t)pgw__conf_int(pgw__pq_conf(h), "payload.max_bytes");
-    for (i = 0; outputs != NULL && i < n; i++) {
+    for (i = 0; o.outputs != NULL && i < n; i++) {
         char name[PGW__ELEMENT];
 
-        st = pgw__check_json(h, pgw__check_element(name, "outputs", i), outputs[i], max_bytes);
+        st = pgw__check_json(h, pgw__check_element(name, "opts->outputs", i), o.outputs[i],
+                             max_bytes);
         if (st != PGW_OK) return pgw__pq_about(h, i, st);
     }
-    return finish(h, PGW__SQL_JOB_COMPLETE, outcomes, queue, refs, n, extra);
+    {
+        const pgw__param extra[] = {P_ARRAY(JSONB, o.outputs, n), P_END};
+
+        return finish(h, PGW__SQL_JOB_COMPLETE, queue, refs, n, extra);
+    }
 }
 
-pgw_status pgw_fail(pgw *h, const char *queue, const pgw_ref *refs, size_t n,
-                    const pgw_fail_opts *opts, pgw_status *outcomes)
+pgw_status pgw_fail(pgw *h, const char *queue, pgw_ref *refs, size_t n, const pgw_fail_opts *opts)
 {
     pgw_fail_opts o = PGW_FAIL_OPTS_INIT;
     char error[PGW__ERROR_MAX + 1];
-    pgw_status st = finish_check(h, outcomes, queue, "refs", refs, n);
+    pgw_status st = finish_check(h, queue, refs, n);
 
     if (st == PGW_OK) st = pgw__check_opts(h, "opts", &o, sizeof(o), opts);
     if (st == PGW_OK && o.retry_ms != PGW_DEFAULT)
@@ -159,52 +163,71 @@ pgw_status pgw_fail(pgw *h, const char *queue, const pgw_ref *refs, size_t n,
                                     P_INT8_OR_NULL(o.retry_ms, o.retry_ms < 0), P_BOOL(o.dead),
                                     P_END};
 
-        return finish(h, PGW__SQL_JOB_FAIL, outcomes, queue, refs, n, extra);
+        return finish(h, PGW__SQL_JOB_FAIL, queue, refs, n, extra);
     }
 }
 
-pgw_status pgw_snooze(pgw *h, const char *queue, const pgw_ref *refs, size_t n, int64_t delay_ms,
-                      pgw_status *outcomes)
+pgw_status pgw_snooze(pgw *h, const char *queue, pgw_ref *refs, size_t n,
+                      const pgw_snooze_opts *opts)
 {
-    const pgw__param extra[] = {P_INT8(delay_ms), P_END};
-    pgw_status st = finish_check(h, outcomes, queue, "refs", refs, n);
+    pgw_snooze_opts o = PGW_SNOOZE_OPTS_INIT;
+    pgw_status st = finish_check(h, queue, refs, n);
 
-    if (st == PGW_OK) st = pgw__check_int(h, "delay_ms", delay_ms, 0, PGW__DELAY_MAX_MS);
-    return st == PGW_OK ? finish(h, PGW__SQL_JOB_SNOOZE, outcomes, queue, refs, n, extra) : st;
+    if (st == PGW_OK) st = pgw__check_opts(h, "opts", &o, sizeof(o), opts);
+    if (st == PGW_OK) st = pgw__check_int(h, "opts->delay_ms", o.delay_ms, 0, PGW__DELAY_MAX_MS);
+    if (st != PGW_OK) return st;
+    {
+        const pgw__param extra[] = {P_INT8(o.delay_ms), P_END};
+
+        return finish(h, PGW__SQL_JOB_SNOOZE, queue, refs, n, extra);
+    }
 }
 
-pgw_status pgw_release(pgw *h, const char *queue, const pgw_ref *refs, size_t n,
-                       pgw_status *outcomes)
+pgw_status pgw_release(pgw *h, const char *queue, pgw_ref *refs, size_t n)
 {
     const pgw__param extra[] = {P_END};
-    const pgw_status st = finish_check(h, outcomes, queue, "refs", refs, n);
+    const pgw_status st = finish_check(h, queue, refs, n);
 
-    return st == PGW_OK ? finish(h, PGW__SQL_JOB_RELEASE, outcomes, queue, refs, n, extra) : st;
+    return st == PGW_OK ? finish(h, PGW__SQL_JOB_RELEASE, queue, refs, n, extra) : st;
 }
 
-pgw_status pgw_extend(pgw *h, const char *queue, const pgw_ref *refs, size_t n, int64_t lease_ms,
-                      pgw_status *outcomes)
+pgw_status pgw_extend(pgw *h, const char *queue, pgw_ref *refs, size_t n,
+                      const pgw_extend_opts *opts)
 {
-    const pgw__param extra[] = {P_INT8_OR_NULL(lease_ms, lease_ms == PGW_DEFAULT), P_END};
-    pgw_status st = finish_check(h, outcomes, queue, "refs", refs, n);
+    pgw_extend_opts o = PGW_EXTEND_OPTS_INIT;
+    pgw_status st = finish_check(h, queue, refs, n);
 
-    if (st == PGW_OK) st = pgw__check_lease(h, "lease_ms", lease_ms);
-    return st == PGW_OK ? finish(h, PGW__SQL_JOB_EXTEND, outcomes, queue, refs, n, extra) : st;
+    if (st == PGW_OK) st = pgw__check_opts(h, "opts", &o, sizeof(o), opts);
+    if (st == PGW_OK) st = pgw__check_lease(h, "opts->lease_ms", o.lease_ms);
+    if (st != PGW_OK) return st;
+    {
+        const pgw__param extra[] = {P_INT8_OR_NULL(o.lease_ms, o.lease_ms == PGW_DEFAULT), P_END};
+
+        return finish(h, PGW__SQL_JOB_EXTEND, queue, refs, n, extra);
+    }
 }
 
-pgw_status pgw_cancel(pgw *h, const char *queue, const int64_t *ids, size_t n, pgw_status *outcomes)
+pgw_status pgw_cancel(pgw *h, const char *queue, pgw_ref *refs, size_t n)
 {
-    const finish_ctx ctx = {outcomes, n};
-    const pgw__param params[] = {P_TEXT(queue), P_ARRAY(INT8, ids, n), P_END};
-    const pgw__call call = {
-        .sql = PGW__SQL_JOB_CANCEL,
-        .params = params,
-        .read = finish_read_cancel,
-        .ctx = &ctx,
-        .ctx_size = sizeof(ctx),
-        .flags = PGW__WRITES,
-    };
-    const pgw_status st = finish_check(h, outcomes, queue, "ids", ids, n);
+    const finish_ctx ctx = {refs, n};
+    pgw__job_refs columns;
+    pgw_status st = finish_check(h, queue, refs, n);
 
-    return st == PGW_OK ? pgw__pq_call(h, &call) : st;
+    if (st == PGW_OK) st = pgw__job_refs_make(h, &columns, refs, n);
+    if (st != PGW_OK) return st;
+    {
+        const pgw__param params[] = {P_TEXT(queue), P_ARRAY(INT8, columns.ids, n), P_END};
+        const pgw__call call = {
+            .sql = PGW__SQL_JOB_CANCEL,
+            .params = params,
+            .read = finish_read_cancel,
+            .ctx = &ctx,
+            .ctx_size = sizeof(ctx),
+            .flags = PGW__WRITES,
+        };
+
+        st = pgw__pq_call(h, &call);
+    }
+    pgw__mem_free(columns.ids);
+    return st;
 }

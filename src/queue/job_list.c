@@ -54,13 +54,6 @@ static pgw_status list_check_kind(pgw *h, const char *argument, const char *kind
     return pgw__check_name(h, argument, kind, PGW__KIND_MAX);
 }
 
-static pgw_status list_check_state(pgw *h, const char *state)
-{
-    static const char *const states[] = {"ready", "delayed", "leased", "done", "dead", "cancelled"};
-
-    return pgw__check_word(h, "opts->state", state, states, sizeof(states) / sizeof(states[0]));
-}
-
 pgw_status pgw_jobs_each(pgw *h, const pgw_jobs_opts *opts,
                          int (*fn)(const pgw_job *job, void *arg), void *arg)
 {
@@ -71,16 +64,23 @@ pgw_status pgw_jobs_each(pgw *h, const pgw_jobs_opts *opts,
     if (fn == NULL) return pgw__check_given(h, "fn", NULL);
     st = pgw__check_opts(h, "opts", &o, sizeof(o), opts);
     if (st == PGW_OK && o.queue != NULL) st = pgw__check_queue(h, o.queue);
-    if (st == PGW_OK && o.state != NULL) st = list_check_state(h, o.state);
+    if (st == PGW_OK)
+        st = pgw__check_int(h, "opts->state", (int64_t)o.state, 0, PGW_STATE_CANCELLED);
     if (st == PGW_OK) st = list_check_kind(h, "opts->kind", o.kind);
     if (st == PGW_OK) st = pgw__check_int(h, "opts->id", o.id, 0, INT64_MAX);
     if (st == PGW_OK) st = pgw__check_int(h, "opts->after_id", o.after_id, 0, INT64_MAX);
     if (st == PGW_OK) st = pgw__check_int(h, "opts->limit", o.limit, 1, LOOK_MAX);
     if (st != PGW_OK) return st;
     {
+        const char *state = o.state != PGW_STATE_ANY ? pgw_state_name(o.state) : NULL;
         const pgw__param params[] = {
-            P_TEXT(o.queue),    P_TEXT(o.state), P_TEXT(o.kind), P_INT8_OR_NULL(o.id, o.id == 0),
-            P_INT8(o.after_id), P_INT8(o.limit), P_END,
+            P_TEXT(o.queue),
+            P_TEXT(state),
+            P_TEXT(o.kind),
+            P_INT8_OR_NULL(o.id, o.id == PGW_NONE),
+            P_INT8(o.after_id),
+            P_INT8(o.limit),
+            P_END,
         };
         const pgw__call call = {
             .sql = PGW__SQL_JOB_EACH,
@@ -106,7 +106,8 @@ pgw_status pgw__check_filter(pgw *h, pgw_filter *mine, const pgw_filter *given)
     pgw_status st = pgw__check_opts(h, "filter", mine, sizeof(*mine), given);
 
     if (st == PGW_OK && mine->queue != NULL) st = pgw__check_queue(h, mine->queue);
-    if (st == PGW_OK && mine->state != NULL) st = list_check_state(h, mine->state);
+    if (st == PGW_OK)
+        st = pgw__check_int(h, "filter->state", (int64_t)mine->state, 0, PGW_STATE_CANCELLED);
     if (st == PGW_OK) st = list_check_kind(h, "filter->kind", mine->kind);
     if (st == PGW_OK) st = list_check_text(h, "filter->tag", mine->tag, LIST_TEXT_MAX);
     if (st == PGW_OK) st = list_check_text(h, "filter->key", mine->key, LIST_TEXT_MAX);
@@ -116,21 +117,23 @@ pgw_status pgw__check_filter(pgw *h, pgw_filter *mine, const pgw_filter *given)
     return st;
 }
 
-pgw_status pgw_search(pgw *h, const pgw_filter *filter, int64_t after_id, int limit,
-                      int (*fn)(const pgw_job *job, void *arg), void *arg, int64_t *go_on)
+pgw_status pgw_search(pgw *h, const pgw_search_opts *opts, int (*fn)(const pgw_job *job, void *arg),
+                      void *arg, int64_t *go_on)
 {
     const list_ctx ctx = {fn, arg, go_on};
     pgw_filter f = PGW_FILTER_INIT;
+    pgw_search_opts o = PGW_SEARCH_OPTS_INIT;
     pgw_status st;
 
-    if (go_on != NULL) *go_on = 0;
     if (fn == NULL) return pgw__check_given(h, "fn", NULL);
-    st = pgw__check_filter(h, &f, filter);
-    if (st == PGW_OK) st = pgw__check_int(h, "after_id", after_id, 0, INT64_MAX);
-    if (st == PGW_OK) st = pgw__check_int(h, "limit", limit, 1, LOOK_MAX);
+    st = pgw__check_opts(h, "opts", &o, sizeof(o), opts);
+    if (st == PGW_OK) st = pgw__check_filter(h, &f, o.filter);
+    if (st == PGW_OK) st = pgw__check_int(h, "opts->after_id", o.after_id, 0, INT64_MAX);
+    if (st == PGW_OK) st = pgw__check_int(h, "opts->limit", o.limit, 1, LOOK_MAX);
+    if (go_on != NULL) *go_on = PGW_NONE; /* it may lie in the options */
     if (st != PGW_OK) return st;
     {
-        const pgw__param params[] = {PGW__FILTER_PARAMS(&f), P_INT8(after_id), P_INT8(limit),
+        const pgw__param params[] = {PGW__FILTER_PARAMS(&f), P_INT8(o.after_id), P_INT8(o.limit),
                                      P_END};
         const pgw__call call = {
             .sql = PGW__SQL_JOB_SEARCH,
@@ -161,7 +164,7 @@ static pgw_status move_check(pgw *h, const char *queue, pgw_reschedule_opts *min
         st = pgw__check_int(h, "opts->delay_ms", mine->delay_ms, 0, PGW__DELAY_MAX_MS);
     if (st == PGW_OK)
         st = pgw__check_one_time(h, "opts->delay_ms", mine->delay_ms, mine->run_at_us);
-    if (st == PGW_OK) st = pgw__check_int(h, "opts->limit", mine->limit, 0, INT64_MAX);
+    if (st == PGW_OK) st = pgw__check_limit(h, "opts->limit", mine->limit);
     return st;
 }
 
@@ -180,7 +183,7 @@ pgw_status pgw_reschedule(pgw *h, const char *queue, const pgw_reschedule_opts *
             P_TEXT(queue),
             P_ARRAY(INT8, o.ids, o.ids_count),
             P_TEXT(o.kind),
-            P_TIME_OR_NULL(o.run_at_us, o.run_at_us == 0),
+            P_TIME_OR_NULL(o.run_at_us, o.run_at_us == PGW_NONE),
             P_INT8_OR_NULL(o.delay_ms, o.delay_ms == 0),
             P_END,
         };
@@ -210,7 +213,7 @@ pgw_status pgw_redrive(pgw *h, const char *queue, const pgw_redrive_opts *opts, 
     st = pgw__check_queue(h, queue);
     if (st == PGW_OK) st = pgw__check_opts(h, "opts", &o, sizeof(o), opts);
     if (st == PGW_OK) st = dead_check(h, o.ids, o.ids_count, o.kind);
-    if (st == PGW_OK) st = pgw__check_int(h, "opts->limit", o.limit, 0, INT64_MAX);
+    if (st == PGW_OK) st = pgw__check_limit(h, "opts->limit", o.limit);
     if (st != PGW_OK) return st;
     {
         const pgw__param params[] = {P_TEXT(queue), P_ARRAY(INT8, o.ids, o.ids_count),
@@ -237,6 +240,6 @@ pgw_status pgw_dead_purge(pgw *h, const char *queue, const pgw_dead_purge_opts *
         const pgw__param params[] = {P_TEXT(queue), P_ARRAY(INT8, o.ids, o.ids_count),
                                      P_TEXT(o.kind), P_INT8(o.older_than_ms), P_END};
 
-        return pgw__ask_in_pieces(h, deleted, 0, PGW__SQL_JOB_DEAD_PURGE, params);
+        return pgw__ask_in_pieces(h, deleted, PGW_UNLIMITED, PGW__SQL_JOB_DEAD_PURGE, params);
     }
 }

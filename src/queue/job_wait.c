@@ -1,7 +1,5 @@
 /* job_wait: waits until a job is over. It asks for the job by its id, which an index finds, with
  * growing pauses. */
-#include <string.h>
-
 #include "base/backoff.h"
 #include "base/clock.h"
 #include "call/check.h"
@@ -26,10 +24,9 @@ static pgw_status wait_read(pgw *h, const pgw__rows *rows, void *ctx)
 
 static bool wait_is_over(const pgw_job *job)
 {
-    const char *state = pgw_job_state(job);
+    const pgw_state state = pgw_job_state(job);
 
-    return state != NULL && (strcmp(state, "done") == 0 || strcmp(state, "dead") == 0 ||
-                             strcmp(state, "cancelled") == 0);
+    return state == PGW_STATE_DONE || state == PGW_STATE_DEAD || state == PGW_STATE_CANCELLED;
 }
 
 static pgw_status wait_look(pgw *h, const char *queue, int64_t id, pgw_batch **job)
@@ -47,35 +44,38 @@ static pgw_status wait_look(pgw *h, const char *queue, int64_t id, pgw_batch **j
     return pgw__pq_call(h, &call);
 }
 
-static pgw_status wait_check(pgw *h, const char *queue, int64_t id, int64_t timeout_ms,
+static pgw_status wait_check(pgw *h, pgw_wait_opts *mine, const pgw_wait_opts *given,
                              pgw_batch **job)
 {
     pgw_status st = pgw__check_given(h, "job", job);
 
-    if (st == PGW_OK && queue != NULL) st = pgw__check_queue(h, queue);
-    if (st == PGW_OK) st = pgw__check_int(h, "id", id, 1, INT64_MAX);
-    if (st == PGW_OK) st = pgw__check_int(h, "timeout_ms", timeout_ms, 0, INT64_MAX);
+    if (st == PGW_OK) st = pgw__check_opts(h, "opts", mine, sizeof(*mine), given);
+    if (st == PGW_OK && mine->queue != NULL) st = pgw__check_queue(h, mine->queue);
+    if (st == PGW_OK) st = pgw__check_int(h, "opts->id", mine->id, 1, INT64_MAX);
+    if (st == PGW_OK && mine->timeout_ms != PGW_UNLIMITED)
+        st = pgw__check_int(h, "opts->timeout_ms", mine->timeout_ms, 0, INT64_MAX);
     if (st == PGW_OK) st = pgw__check_unarmed(h, NULL);
     if (st == PGW_OK && pgw__pq_in_txn(h) && pgw__pq_check_session(h) == PGW_OK)
         st = pgw__pq_reject(h, PGW_EMISUSE,
-                            "a transaction is open: what it has not committed nobody works on",
+                            "a transaction is open: nobody works on what it has not committed",
                             "commit, then wait");
     return st;
 }
 
-pgw_status pgw_job_wait(pgw *h, const char *queue, int64_t id, int64_t timeout_ms, pgw_batch **job)
+pgw_status pgw_job_wait(pgw *h, const pgw_wait_opts *opts, pgw_batch **job)
 {
-    const int64_t deadline = pgw__deadline_in(timeout_ms);
-    int64_t next_ms = WAIT_FIRST_MS;
+    pgw_wait_opts o = PGW_WAIT_OPTS_INIT;
+    int64_t next_ms = WAIT_FIRST_MS, deadline;
     bool seen = false;
     pgw_status st;
 
     if (job != NULL) *job = NULL;
-    st = wait_check(h, queue, id, timeout_ms, job);
+    st = wait_check(h, &o, opts, job);
+    deadline = o.timeout_ms != PGW_UNLIMITED ? pgw__deadline_in(o.timeout_ms) : INT64_MAX;
     while (st == PGW_OK) {
         int64_t left, pause_ms;
 
-        st = wait_look(h, queue, id, job);
+        st = wait_look(h, o.queue, o.id, job);
         if (st == PGW_OUTCOME_EMPTY) {
             if (seen) return PGW_OK; /* over, and nothing of it was kept */
             return pgw__pq_fail(h, PGW_ENOTFOUND,
@@ -89,7 +89,7 @@ pgw_status pgw_job_wait(pgw *h, const char *queue, int64_t id, int64_t timeout_m
         left = pgw__deadline_left_ms(deadline);
         if (left == 0) return PGW_OUTCOME_EMPTY;
         pause_ms = pgw__backoff_grow_ms(&next_ms, WAIT_MOST_MS);
-        st = pgw__pq_wait(h, pause_ms < left ? pause_ms : left, -1);
+        st = pgw__pq_wait(h, pause_ms < left ? pause_ms : left, PGW_NO_FD);
         if (st == PGW_OUTCOME_EMPTY) st = PGW_OK;
     }
     return st;

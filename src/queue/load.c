@@ -244,7 +244,7 @@ static pgw_status load_flush_jobs(pgw_load *l)
         return pgw__pq_reject(l->h, PGW_EMISUSE,
                               "the transaction that the load was part of is over",
                               "end the load before it: what was not sent by then is not added");
-    st = pgw_enqueue_many(l->h, l->queue, l->jobs, n, NULL, NULL, NULL);
+    st = pgw_enqueue_many(l->h, l->queue, l->jobs, n, NULL);
     load_drop_jobs(l);
     if (st < PGW_OK) {
         index = pgw__pq_error_index(l->h); /* among these */
@@ -441,6 +441,9 @@ pgw_status pgw_load_add(pgw_load *load, const pgw_job_spec *job)
     if (st == PGW_OK && j.key != NULL)
         st = pgw__pq_refuse(load->h, "job.key", j.key,
                             "NULL in a load: unique keys are for pgw_enqueue()");
+    if (st == PGW_OK && j.op != NULL)
+        st = pgw__pq_refuse(load->h, "job.op", j.op,
+                            "NULL in a load: operation ids are for pgw_enqueue()");
     if (st == PGW_OK && load->copying) /* batches are checked by the server */
         st = pgw__check_int(load->h, "job.run_at_us", j.run_at_us, 0,
                             load_now(load) + PGW__DELAY_MAX_MS * 1000);

@@ -29,10 +29,11 @@ static pgw_status queue_settings(pgw *h, pgw__sql sql, const char *queue,
         st = pgw__check_int(h, "opts->max_attempts", o.max_attempts, 1, 1000);
     if (st == PGW_OK && o.max_bytes != PGW_DEFAULT)
         st = pgw__check_int(h, "opts->max_bytes", o.max_bytes, 1, PGW__BYTES_MAX);
-    if (st == PGW_OK && o.notify != PGW_DEFAULT)
-        st = pgw__check_int(h, "opts->notify", o.notify, 0, 1);
-    if (st == PGW_OK && o.payload_visible != PGW_DEFAULT)
-        st = pgw__check_int(h, "opts->payload_visible", o.payload_visible, 0, 1);
+    if (st == PGW_OK && o.notify != PGW_SWITCH_DEFAULT)
+        st = pgw__check_int(h, "opts->notify", o.notify, PGW_SWITCH_OFF, PGW_SWITCH_ON);
+    if (st == PGW_OK && o.payload_visible != PGW_SWITCH_DEFAULT)
+        st = pgw__check_int(h, "opts->payload_visible", o.payload_visible, PGW_SWITCH_OFF,
+                            PGW_SWITCH_ON);
     if (st != PGW_OK) return st;
     {
         const pgw__param params[] = {
@@ -43,8 +44,12 @@ static pgw_status queue_settings(pgw *h, pgw__sql sql, const char *queue,
             P_INT8_OR_NULL(o.backoff_cap_ms, o.backoff_cap_ms < 0),
             P_INT8_OR_NULL(o.retention_ms, o.retention_ms < 0),
             P_INT4_OR_NULL(o.max_bytes, o.max_bytes < 0),
-            {.type = PGW__BOOL, .null = o.notify < 0, .v.b = o.notify == 1},
-            {.type = PGW__BOOL, .null = o.payload_visible < 0, .v.b = o.payload_visible == 1},
+            {.type = PGW__BOOL,
+             .null = o.notify == PGW_SWITCH_DEFAULT,
+             .v.b = o.notify == PGW_SWITCH_ON},
+            {.type = PGW__BOOL,
+             .null = o.payload_visible == PGW_SWITCH_DEFAULT,
+             .v.b = o.payload_visible == PGW_SWITCH_ON},
             P_END,
         };
 
@@ -93,19 +98,19 @@ static pgw_status queue_purge(pgw *h, int64_t *deleted, const char *queue, const
 {
     const pgw__param params[] = {P_TEXT(queue), P_TEXT(state), P_END};
 
-    return pgw__ask_in_pieces(h, deleted, 0, PGW__SQL_QUEUE_PURGE, params);
+    return pgw__ask_in_pieces(h, deleted, PGW_UNLIMITED, PGW__SQL_QUEUE_PURGE, params);
 }
 
-pgw_status pgw_queue_purge(pgw *h, const char *queue, const char *state, int64_t *deleted)
+pgw_status pgw_queue_purge(pgw *h, const char *queue, pgw_state state, int64_t *deleted)
 {
-    static const char *const states[] = {"ready", "delayed", "dead", "done", "all"};
     pgw_status st;
 
     if (deleted != NULL) *deleted = 0;
     st = pgw__check_queue(h, queue);
-    if (st == PGW_OK)
-        st = pgw__check_word(h, "state", state, states, sizeof(states) / sizeof(states[0]));
-    return st == PGW_OK ? queue_purge(h, deleted, queue, state) : st;
+    if (st == PGW_OK && (pgw_state_name(state) == NULL || state == PGW_STATE_LEASED ||
+                         state == PGW_STATE_CANCELLED))
+        st = pgw__pq_refuse(h, "state", pgw_state_name(state), "ready, delayed, dead, done, all");
+    return st == PGW_OK ? queue_purge(h, deleted, queue, pgw_state_name(state)) : st;
 }
 
 pgw_status pgw_queue_drop(pgw *h, const char *queue, bool force)
@@ -150,7 +155,8 @@ static pgw_status queue_read_depth(pgw *h, const pgw__rows *rows, void *ctx)
 pgw_status pgw_queue_depth(pgw *h, const char *queue, int64_t at_most, pgw_depth *depth)
 {
     const queue_depth_ctx ctx = {depth};
-    const pgw__param params[] = {P_TEXT(queue), P_INT8_OR_NULL(at_most, at_most == 0), P_END};
+    const pgw__param params[] = {P_TEXT(queue), P_INT8_OR_NULL(at_most, at_most == PGW_UNLIMITED),
+                                 P_END};
     const pgw__call call = {
         .sql = PGW__SQL_QUEUE_DEPTH,
         .params = params,
@@ -162,7 +168,7 @@ pgw_status pgw_queue_depth(pgw *h, const char *queue, int64_t at_most, pgw_depth
 
     st = pgw__check_filled(h, "depth", depth);
     if (st == PGW_OK) st = pgw__check_queue(h, queue);
-    if (st == PGW_OK) st = pgw__check_int(h, "at_most", at_most, 0, INT64_MAX);
+    if (st == PGW_OK) st = pgw__check_limit(h, "at_most", at_most);
     return st == PGW_OK ? pgw__pq_call(h, &call) : st;
 }
 
@@ -193,30 +199,37 @@ static pgw_status queue_read_each(pgw *h, const pgw__rows *rows, void *ctx)
         opts.retention_ms = pgw__rows_int(rows, row, 6);
         opts.max_attempts = (int)pgw__rows_int(rows, row, 7);
         opts.max_bytes = (int)pgw__rows_int(rows, row, 8);
-        opts.notify = (int)pgw__rows_int(rows, row, 9);
-        opts.payload_visible = (int)pgw__rows_int(rows, row, 10);
+        opts.notify = pgw__rows_int(rows, row, 9) != 0 ? PGW_SWITCH_ON : PGW_SWITCH_OFF;
+        opts.payload_visible = pgw__rows_int(rows, row, 10) != 0 ? PGW_SWITCH_ON : PGW_SWITCH_OFF;
         queue_depth_from(&depth, rows, row, 11);
         stop = each->fn(&info, each->arg);
     }
     return count > 0 ? PGW_OK : PGW_OUTCOME_EMPTY;
 }
 
-pgw_status pgw_queues_each(pgw *h, const char *queue, int64_t at_most,
+pgw_status pgw_queues_each(pgw *h, const pgw_queues_opts *opts,
                            int (*fn)(const pgw_queue_info *info, void *arg), void *arg)
 {
     const queue_each ctx = {fn, arg};
-    const pgw__param params[] = {P_INT8_OR_NULL(at_most, at_most == 0), P_TEXT(queue), P_END};
-    const pgw__call call = {
-        .sql = PGW__SQL_QUEUE_EACH,
-        .params = params,
-        .read = queue_read_each,
-        .ctx = &ctx,
-        .ctx_size = sizeof(ctx),
-    };
-    pgw_status st = PGW_OK;
+    pgw_queues_opts o = PGW_QUEUES_OPTS_INIT;
+    pgw_status st;
 
     if (fn == NULL) return pgw__check_given(h, "fn", NULL);
-    if (queue != NULL) st = pgw__check_queue(h, queue);
-    if (st == PGW_OK) st = pgw__check_int(h, "at_most", at_most, 0, INT64_MAX);
-    return st == PGW_OK ? pgw__pq_call(h, &call) : st;
+    st = pgw__check_opts(h, "opts", &o, sizeof(o), opts);
+    if (st == PGW_OK && o.queue != NULL) st = pgw__check_queue(h, o.queue);
+    if (st == PGW_OK) st = pgw__check_limit(h, "opts->at_most", o.at_most);
+    if (st != PGW_OK) return st;
+    {
+        const pgw__param params[] = {P_INT8_OR_NULL(o.at_most, o.at_most == PGW_UNLIMITED),
+                                     P_TEXT(o.queue), P_END};
+        const pgw__call call = {
+            .sql = PGW__SQL_QUEUE_EACH,
+            .params = params,
+            .read = queue_read_each,
+            .ctx = &ctx,
+            .ctx_size = sizeof(ctx),
+        };
+
+        return pgw__pq_call(h, &call);
+    }
 }

@@ -140,7 +140,7 @@ typedef struct pgw__rows_ctx {
     const pgw_table *t;
     const char *const *columns;
     size_t columns_count;
-    int64_t most; /* more rows are a mistake; 0: no limit */
+    int64_t most; /* more rows are a mistake; or PGW_UNLIMITED */
     int skip;     /* columns of the answer in front of all this */
     bool leased;  /* token and end of the lease come first */
     bool needed;  /* no row is PGW_ENOTFOUND, not PGW_OUTCOME_EMPTY */

@@ -259,9 +259,16 @@ pgw_status pgw_table_claim(pgw *h, const pgw_table *t, const pgw_table_claim_opt
 typedef enum lease_verb { LEASE_EXTEND, LEASE_RELEASE, LEASE_FINISH } lease_verb;
 
 typedef struct lease_ctx {
-    pgw_status *outcomes;
+    pgw_row_ref *refs;
     size_t n;
 } lease_ctx;
+
+/* NULL is fine, and more than a call can name are left alone. */
+static void lease_fill(pgw_row_ref *refs, size_t n, pgw_status st)
+{
+    if (refs == NULL || n > PGW__BATCH_MAX) return;
+    for (size_t i = 0; i < n; i++) refs[i].outcome = st;
+}
 
 /* Rows: place in the input from 1, found, ours, written. */
 static pgw_status lease_read(pgw *h, const pgw__rows *rows, void *ctx)
@@ -284,10 +291,10 @@ static pgw_status lease_read(pgw *h, const pgw__rows *rows, void *ctx)
                                          : PGW_OK;
 
         if (at < 1 || at > (int64_t)in->n || pgw__rows_misread(rows)) {
-            pgw__fill_verdicts(in->outcomes, in->n, PGW_EUNKNOWN);
+            lease_fill(in->refs, in->n, PGW_EUNKNOWN);
             return pgw__ask_misfit(h, "the answer names a row that was not asked for");
         }
-        if (in->outcomes != NULL) in->outcomes[at - 1] = st;
+        in->refs[at - 1].outcome = st;
         gone += st == PGW_ENOTFOUND;
         stale += st == PGW_ELEASE;
         kept += st == PGW_EPERM;
@@ -345,12 +352,12 @@ static void lease_text(pgw__buf *b, const pgw_table *t, lease_verb verb, const c
                      "LEFT JOIN pgw_done d ON d.pgw_i = a.pgw_first");
 }
 
-static pgw_status lease_call(pgw *h, pgw_status *outcomes, const pgw_table *t,
-                             const pgw_row_ref *refs, size_t n, lease_verb verb, int64_t lease_ms,
-                             const char *set, const char *const *values, size_t values_count)
+/* lease_ms is for LEASE_EXTEND, `finish` for LEASE_FINISH. */
+static pgw_status lease_call(pgw *h, const pgw_table *t, pgw_row_ref *refs, size_t n,
+                             lease_verb verb, int64_t lease_ms, const pgw_table_finish_opts *finish)
 {
     static const char *const names[] = {"table_extend", "table_release", "table_finish"};
-    const lease_ctx ctx = {outcomes, n};
+    const lease_ctx ctx = {refs, n};
     pgw__param params[PGW__VALUES_MAX + PGW__KEY_COLUMNS + 3];
     const pgw__call call = {.params = params,
                             .read = lease_read,
@@ -366,9 +373,9 @@ static pgw_status lease_call(pgw *h, pgw_status *outcomes, const pgw_table *t,
     if (st != PGW_OK) return st;
     for (size_t i = 0; i < n; i++) pgw__keys_set(&keys, t, i, refs[i].key, &refs[i].token);
 
-    p = (int)pgw__put_values(params, values, values_count);
+    p = (int)pgw__put_values(params, finish->values, finish->values_count);
     pgw__buf_init(&b, PGW__TABLE_SQL_MAX);
-    lease_text(&b, t, verb, set, p + 1);
+    lease_text(&b, t, verb, finish->set, p + 1);
     p = pgw__keys_params(&keys, t, params, p);
     if (verb == LEASE_EXTEND) params[p++] = (pgw__param)P_INT8(lease_ms);
     params[p] = (pgw__param)P_END;
@@ -377,12 +384,11 @@ static pgw_status lease_call(pgw *h, pgw_status *outcomes, const pgw_table *t,
     return st;
 }
 
-static pgw_status lease_check(pgw *h, pgw_status *outcomes, const pgw_table *t,
-                              const pgw_row_ref *refs, size_t n)
+static pgw_status lease_check(pgw *h, const pgw_table *t, pgw_row_ref *refs, size_t n)
 {
     pgw_status st = pgw__table_check_leases(h, t);
 
-    pgw__fill_verdicts(outcomes, n, PGW_EUNKNOWN);
+    lease_fill(refs, n, PGW_EUNKNOWN);
     if (st == PGW_OK) st = pgw__check_given(h, "refs", refs);
     if (st == PGW_OK) st = pgw__check_count(h, "n", n, 1, PGW__BATCH_MAX);
     for (size_t i = 0; st == PGW_OK && i < n; i++)
@@ -390,36 +396,38 @@ static pgw_status lease_check(pgw *h, pgw_status *outcomes, const pgw_table *t,
     return st;
 }
 
-pgw_status pgw_table_extend(pgw *h, const pgw_table *t, const pgw_row_ref *refs, size_t n,
-                            int64_t lease_ms, pgw_status *outcomes)
-{
-    pgw_status st = lease_check(h, outcomes, t, refs, n);
+static const pgw_table_finish_opts lease_no_finish = PGW_TABLE_FINISH_OPTS_INIT;
 
+pgw_status pgw_table_extend(pgw *h, const pgw_table *t, pgw_row_ref *refs, size_t n,
+                            const pgw_table_extend_opts *opts)
+{
+    pgw_table_extend_opts o = PGW_TABLE_EXTEND_OPTS_INIT;
+    pgw_status st = lease_check(h, t, refs, n);
+
+    if (st == PGW_OK) st = pgw__check_opts(h, "opts", &o, sizeof(o), opts);
     if (st == PGW_OK)
-        st = pgw__check_int(h, "lease_ms", lease_ms, PGW__LEASE_MIN_MS, PGW__TTL_MAX_MS);
+        st = pgw__check_int(h, "opts->lease_ms", o.lease_ms, PGW__LEASE_MIN_MS, PGW__TTL_MAX_MS);
     if (st != PGW_OK) return st;
-    return lease_call(h, outcomes, t, refs, n, LEASE_EXTEND, lease_ms, NULL, NULL, 0);
+    return lease_call(h, t, refs, n, LEASE_EXTEND, o.lease_ms, &lease_no_finish);
 }
 
-pgw_status pgw_table_release(pgw *h, const pgw_table *t, const pgw_row_ref *refs, size_t n,
-                             pgw_status *outcomes)
+pgw_status pgw_table_release(pgw *h, const pgw_table *t, pgw_row_ref *refs, size_t n)
 {
-    const pgw_status st = lease_check(h, outcomes, t, refs, n);
+    const pgw_status st = lease_check(h, t, refs, n);
 
-    if (st != PGW_OK) return st;
-    return lease_call(h, outcomes, t, refs, n, LEASE_RELEASE, 0, NULL, NULL, 0);
+    return st == PGW_OK ? lease_call(h, t, refs, n, LEASE_RELEASE, 0, &lease_no_finish) : st;
 }
 
-pgw_status pgw_table_finish(pgw *h, const pgw_table *t, const pgw_row_ref *refs, size_t n,
-                            const char *set, const char *const *values, size_t values_count,
-                            pgw_status *outcomes)
+pgw_status pgw_table_finish(pgw *h, const pgw_table *t, pgw_row_ref *refs, size_t n,
+                            const pgw_table_finish_opts *opts)
 {
-    pgw_status st = lease_check(h, outcomes, t, refs, n);
+    pgw_table_finish_opts o = PGW_TABLE_FINISH_OPTS_INIT;
+    pgw_status st = lease_check(h, t, refs, n);
 
-    if (st == PGW_OK) st = pgw__check_given(h, "set", set);
-    if (st == PGW_OK) st = pgw__table_check_values(h, values, values_count);
-    if (st != PGW_OK) return st;
-    return lease_call(h, outcomes, t, refs, n, LEASE_FINISH, 0, set, values, values_count);
+    if (st == PGW_OK) st = pgw__check_opts(h, "opts", &o, sizeof(o), opts);
+    if (st == PGW_OK) st = pgw__check_given(h, "opts->set", o.set);
+    if (st == PGW_OK) st = pgw__table_check_values(h, o.values, o.values_count);
+    return st == PGW_OK ? lease_call(h, t, refs, n, LEASE_FINISH, 0, &o) : st;
 }
 
 /* ---- reap ---- */

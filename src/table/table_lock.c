@@ -31,7 +31,7 @@ static void table_lock_text(pgw__buf *b, const pgw_table_lock_opts *o, const pgw
     pgw__put_fragment(b, " WHERE (", o->where, ")");
     pgw__buf_text(b, "\nORDER BY ");
     pgw__put_key_order(b, t);
-    if (o->max > 0) {
+    if (o->max != PGW_UNLIMITED) {
         pgw__buf_text(b, " LIMIT ");
         pgw__buf_int(b, o->max);
     }
@@ -80,7 +80,7 @@ static pgw_status table_lock_check(pgw *h, pgw_rows **rows, const pgw_table *t,
         st = pgw__check_int(h, "opts->strength", (int64_t)o->strength, 0, PGW_ROW_LOCK_KEY_SHARE);
     if (st == PGW_OK && o->wait_ms != PGW_DEFAULT)
         st = pgw__check_int(h, "opts->wait_ms", o->wait_ms, 0, INT32_MAX);
-    if (st == PGW_OK) st = pgw__check_int(h, "opts->max", o->max, 0, INT32_MAX);
+    if (st == PGW_OK) st = pgw__check_limit(h, "opts->max", o->max);
     if (st == PGW_OK)
         st = pgw__check_count(h, "opts->keys_count", o->keys_count, o->keys != NULL,
                               o->keys != NULL ? PGW__BATCH_MAX : 0);

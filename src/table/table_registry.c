@@ -276,7 +276,7 @@ static pgw_status registry_free_one(pgw *h, const pgw_table *t, registry_lot *lo
     if (ref.token.number == 0 && ref.token.nonce == 0) { /* written by hand: it has none */
         st = pgw__table_reap(h, &lot->found, &lot->freed, t, 1, lot->skip);
     } else {
-        st = pgw_table_release(h, t, &ref, 1, NULL);
+        st = pgw_table_release(h, t, &ref, 1);
         lot->found = 1;
         lot->freed = st == PGW_OK;
     }

@@ -192,7 +192,7 @@ int64_t pgw_rows_lease_until_us(const pgw_rows *rows, size_t row)
 
 pgw_row_ref pgw_rows_ref(const pgw_rows *rows, size_t row)
 {
-    pgw_row_ref ref = {NULL, {0, 0}};
+    pgw_row_ref ref = {NULL, {0, 0}, PGW_OK};
 
     if (row >= pgw_rows_count(rows)) return ref;
     ref.key = pgw_rows_key(rows, row);

@@ -42,17 +42,19 @@ static pgw_status write_get(pgw *h, pgw_rows **rows, const pgw_table *t, const c
     return pgw__table_call(h, "table_get", &b, &call);
 }
 
-pgw_status pgw_table_get(pgw *h, const pgw_table *t, const char *const *key,
-                         const char *const *columns, size_t columns_count, pgw_rows **rows)
+pgw_status pgw_table_get(pgw *h, const pgw_table *t, const pgw_table_get_opts *opts,
+                         pgw_rows **rows)
 {
+    pgw_table_get_opts o = PGW_TABLE_GET_OPTS_INIT;
     pgw_status st;
 
     if (rows != NULL) *rows = NULL;
     st = pgw__table_check(h, t);
     if (st == PGW_OK) st = pgw__check_given(h, "rows", rows);
-    if (st == PGW_OK) st = pgw__table_check_key(h, t, key);
-    if (st == PGW_OK) st = pgw__table_check_columns(h, t, columns, columns_count);
-    return st == PGW_OK ? write_get(h, rows, t, key, columns, columns_count) : st;
+    if (st == PGW_OK) st = pgw__check_opts(h, "opts", &o, sizeof(o), opts);
+    if (st == PGW_OK) st = pgw__table_check_key(h, t, o.key);
+    if (st == PGW_OK) st = pgw__table_check_columns(h, t, o.columns, o.columns_count);
+    return st == PGW_OK ? write_get(h, rows, t, o.key, o.columns, o.columns_count) : st;
 }
 
 /* ---- write ---- */
@@ -87,17 +89,17 @@ typedef struct write_op {
 
 /* $1.. the values of cells, then those of the key, the version, the operation id and a spent one.
  */
-static void write_text(pgw__buf *b, const pgw_table *t, const pgw_cell *cells, size_t n,
+static void write_text(pgw__buf *b, const pgw_table *t, const pgw_table_update_opts *o,
                        const write_op *op)
 {
-    const int key = (int)n + 1, version = key + (int)t->key_count;
+    const int key = (int)o->cells_count + 1, version = key + (int)t->key_count;
 
     pgw__buf_text(b, "WITH pgw_done AS (UPDATE ");
     pgw__put_own(b, t);
     pgw__buf_text(b, " t SET ");
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < o->cells_count; i++) {
         pgw__buf_text(b, i > 0 ? ", " : "");
-        pgw__put_ident(b, cells[i].column);
+        pgw__put_ident(b, o->cells[i].column);
         pgw__buf_text(b, " = ");
         pgw__put_param(b, (int)i + 1);
     }
@@ -130,9 +132,8 @@ static void write_text(pgw__buf *b, const pgw_table *t, const pgw_cell *cells, s
     pgw__buf_text(b, " FROM (SELECT) one LEFT JOIN pgw_done d ON true");
 }
 
-static pgw_status write_update(pgw *h, char *next, const pgw_table *t, const char *const *key,
-                               const char *version, const pgw_cell *cells, size_t n,
-                               const write_op *op)
+static pgw_status write_update(pgw *h, char *next, const pgw_table *t,
+                               const pgw_table_update_opts *o, const write_op *op)
 {
     const write_ctx ctx = {next};
     pgw__param params[PGW__VALUES_MAX + PGW__KEY_COLUMNS + 4];
@@ -144,14 +145,14 @@ static pgw_status write_update(pgw *h, char *next, const pgw_table *t, const cha
     size_t p = 0;
     pgw__buf b;
 
-    while (p < n) params[p] = (pgw__param)P_VALUE(cells[p].value), p++;
-    p += pgw__put_values(params + p, key, t->key_count);
-    params[p++] = (pgw__param)P_VALUE(version);
+    while (p < o->cells_count) params[p] = (pgw__param)P_VALUE(o->cells[p].value), p++;
+    p += pgw__put_values(params + p, o->key, t->key_count);
+    params[p++] = (pgw__param)P_VALUE(o->version);
     if (op != NULL) params[p++] = (pgw__param)P_UUID(op->id);
     if (op != NULL && op->spent != NULL) params[p++] = (pgw__param)P_UUID(op->spent);
     params[p] = (pgw__param)P_END;
     pgw__buf_init(&b, PGW__TABLE_SQL_MAX);
-    write_text(&b, t, cells, n, op);
+    write_text(&b, t, o, op);
     return pgw__table_call(h, "table_update", &b, &call);
 }
 
@@ -170,47 +171,49 @@ static pgw_status write_look(pgw *h, char *next, const pgw_table *t, const char 
 /* Where triggers may write the row again, the next version is what they leave, seen in the same
  * transaction: behind it somebody else may have written. What is written at the commit is not seen.
  */
-static pgw_status write_and_look(pgw *h, char *next, const pgw_table *t, const char *const *key,
-                                 const char *version, const pgw_cell *cells, size_t n)
+static pgw_status write_and_look(pgw *h, char *next, const pgw_table *t,
+                                 const pgw_table_update_opts *o)
 {
     const bool joins = pgw__pq_in_txn(h);
     const bool blind =
         t->rewritten == PGW__AFTER_COMMIT || pgw__pq_armed(h) || (!joins && pgw__pq_attached(h));
     pgw_status st = joins || blind ? PGW_OK : pgw__pq_begin(h), undone;
 
-    if (st == PGW_OK) st = write_update(h, NULL, t, key, version, cells, n, NULL);
+    if (st == PGW_OK) st = write_update(h, NULL, t, o, NULL);
     if (blind) return st;
-    if (st == PGW_OK) st = write_look(h, next, t, key);
+    if (st == PGW_OK) st = write_look(h, next, t, o->key);
     if (joins) return st;
     if (st == PGW_OK) return pgw__pq_commit(h);
     undone = pgw__pq_rollback(h); /* keeps the diagnostics of the failure */
     return undone == PGW_OK ? st : undone;
 }
 
-pgw_status pgw_table_update(pgw *h, const pgw_table *t, const char *const *key, const char *version,
-                            const pgw_cell *cells, size_t n, char next[PGW_ROW_VERSION_SIZE])
+pgw_status pgw_table_update(pgw *h, const pgw_table *t, const pgw_table_update_opts *opts,
+                            char next[PGW_ROW_VERSION_SIZE])
 {
+    pgw_table_update_opts o = PGW_TABLE_UPDATE_OPTS_INIT;
     char given[PGW_ROW_VERSION_SIZE];
-    pgw_status st;
+    pgw_status st = pgw__check_opts(h, "opts", &o, sizeof(o), opts);
 
-    if (next != NULL && version == next) { /* told by the write before */
+    if (next != NULL && o.version == next) { /* told by the write before */
         memcpy(given, next, sizeof(given));
-        version = given;
+        o.version = given;
     }
     if (next != NULL) next[0] = '\0';
-    st = pgw__table_check_versions(h, t);
-    if (st == PGW_OK) st = pgw__table_check_key(h, t, key);
-    if (st == PGW_OK) st = pgw__check_given(h, "version", version);
-    if (st == PGW_OK && *version == '\0')
-        st = pgw__pq_refuse(h, "version", version, "one that was returned: read the row again");
-    if (st == PGW_OK) st = pgw__check_given(h, "cells", cells);
-    if (st == PGW_OK) st = pgw__check_count(h, "n", n, 1, PGW__VALUES_MAX);
-    for (size_t i = 0; st == PGW_OK && i < n; i++)
-        st = pgw__table_check_cell(h, t, cells[i].column);
+    if (st == PGW_OK) st = pgw__table_check_versions(h, t);
+    if (st == PGW_OK) st = pgw__table_check_key(h, t, o.key);
+    if (st == PGW_OK) st = pgw__check_given(h, "opts->version", o.version);
+    if (st == PGW_OK && *o.version == '\0')
+        st = pgw__pq_refuse(h, "opts->version", o.version,
+                            "one that was returned: read the row again");
+    if (st == PGW_OK) st = pgw__check_given(h, "opts->cells", o.cells);
+    if (st == PGW_OK)
+        st = pgw__check_count(h, "opts->cells_count", o.cells_count, 1, PGW__VALUES_MAX);
+    for (size_t i = 0; st == PGW_OK && i < o.cells_count; i++)
+        st = pgw__table_check_cell(h, t, o.cells[i].column);
     if (st != PGW_OK) return st;
-    if (next != NULL && t->rewritten != PGW__AFTER_NOTHING)
-        return write_and_look(h, next, t, key, version, cells, n);
-    return write_update(h, next, t, key, version, cells, n, NULL);
+    if (next != NULL && t->rewritten != PGW__AFTER_NOTHING) return write_and_look(h, next, t, &o);
+    return write_update(h, next, t, &o, NULL);
 }
 
 /* ---- one row in the hands of a function ---- */
@@ -300,10 +303,9 @@ static void edit_clear(pgw_edit *edit)
 typedef struct process {
     pgw *h;
     const pgw_table *t;
-    const char *const *key;
     pgw_edit_fn *fn;
     void *arg;
-    pgw_process_opts o;
+    pgw_table_process_opts o;
     const write_op *op; /* NULL: none can be kept */
     bool unknown;       /* a try may have been applied, and may still be */
     bool written;       /* the last try wrote */
@@ -347,11 +349,20 @@ static pgw_status process_conflict(process *p, const char *before, const char *v
                         "see the table's triggers BEFORE UPDATE, and its policies for UPDATE");
 }
 
+static pgw_status process_write(process *p, const pgw_rows *rows, const pgw_edit *edit)
+{
+    pgw_table_update_opts o = PGW_TABLE_UPDATE_OPTS_INIT;
+
+    o.key = p->o.key, o.version = pgw_rows_version(rows, 0);
+    o.cells = edit->cells, o.cells_count = edit->n;
+    return write_update(p->h, NULL, p->t, &o, p->op);
+}
+
 static pgw_status process_try(process *p)
 {
     pgw_edit edit = {.h = p->h, .t = p->t};
     pgw_rows *rows = NULL;
-    pgw_status st = write_get(p->h, &rows, p->t, p->key, p->o.columns, p->o.columns_count), said;
+    pgw_status st = write_get(p->h, &rows, p->t, p->o.key, p->o.columns, p->o.columns_count), said;
     char before[PGW_ROW_VERSION_SIZE];
 
     memcpy(before, p->kept, sizeof(before));
@@ -370,8 +381,7 @@ static pgw_status process_try(process *p)
     if (!p->refused) {
         edit_trim(&edit);
         if (edit.n > 0) {
-            st = write_update(p->h, NULL, p->t, p->key, pgw_rows_version(rows, 0), edit.cells,
-                              edit.n, p->op);
+            st = process_write(p, rows, &edit);
             p->written = st == PGW_OK;
             p->unknown |= st == PGW_EUNKNOWN;
             if (p->written) st = said;
@@ -461,7 +471,7 @@ static pgw_status process_check(process *p, write_op *op, const char *names[PGW_
     const char *fault;
     pgw_status st = pgw__table_check_versions(p->h, p->t);
 
-    if (st == PGW_OK) st = pgw__table_check_key(p->h, p->t, p->key);
+    if (st == PGW_OK) st = pgw__table_check_key(p->h, p->t, p->o.key);
     if (st == PGW_OK && p->fn == NULL) st = pgw__pq_refuse(p->h, "fn", NULL, "a function");
     if (st == PGW_OK) st = pgw__check_int(p->h, "opts->tries", p->o.tries, 1, WRITE_TRIES_MAX);
     if (st == PGW_OK) st = pgw__table_check_columns(p->h, p->t, p->o.columns, p->o.columns_count);
@@ -494,11 +504,11 @@ static pgw_status process_check(process *p, write_op *op, const char *names[PGW_
     return PGW_OK;
 }
 
-pgw_status pgw_table_process(pgw *h, const pgw_table *t, const char *const *key,
-                             const pgw_process_opts *opts, pgw_edit_fn *fn, void *arg)
+pgw_status pgw_table_process(pgw *h, const pgw_table *t, const pgw_table_process_opts *opts,
+                             pgw_edit_fn *fn, void *arg)
 {
-    const pgw_process_opts defaults = PGW_PROCESS_OPTS_INIT;
-    process p = {.h = h, .t = t, .key = key, .fn = fn, .arg = arg, .o = defaults};
+    const pgw_table_process_opts defaults = PGW_TABLE_PROCESS_OPTS_INIT;
+    process p = {.h = h, .t = t, .fn = fn, .arg = arg, .o = defaults};
     const char *names[PGW__ASKED_MAX];
     write_op op = {.spent = NULL};
     pgw_status st = pgw__check_opts(h, "opts", &p.o, sizeof(p.o), opts);

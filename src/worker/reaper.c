@@ -90,19 +90,21 @@ void pgw_reaper_reload(pgw_reaper *r)
     pgw__wake_poke(&r->wake);
 }
 
-void pgw_reaper_on_reload(pgw_reaper *r, const pgw_conf *(*fn)(void *arg), void *arg)
+pgw_status pgw_reaper_on_reload(pgw_reaper *r, const pgw_conf *(*fn)(void *arg), void *arg)
 {
-    if (r == NULL) return;
+    if (r == NULL) return PGW_EINVAL;
     r->on_reload = fn;
     r->reload_arg = arg;
+    return PGW_OK;
 }
 
-void pgw_reaper_on_tick(pgw_reaper *r, void (*fn)(const pgw_reap_stats *stats, void *arg),
-                        void *arg)
+pgw_status pgw_reaper_on_tick(pgw_reaper *r, void (*fn)(const pgw_reap_stats *stats, void *arg),
+                              void *arg)
 {
-    if (r == NULL) return;
+    if (r == NULL) return PGW_EINVAL;
     r->on_tick = fn;
     r->tick_arg = arg;
+    return PGW_OK;
 }
 
 /* ---- the loop ---- */

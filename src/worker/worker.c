@@ -29,12 +29,12 @@
 /* ---- birth and death ---- */
 
 /* The program's callback hears one thread at a time. */
-static void worker_log(void *arg, pgw_log_level level, const char *component, const char *message)
+static void worker_log(pgw_log_level level, const char *component, const char *message, void *arg)
 {
     pgw_worker *w = arg;
 
     pthread_mutex_lock(&w->given.log_lock);
-    w->given.user_log.fn(w->given.user_log.arg, level, component, message);
+    w->given.user_log.fn(level, component, message, w->given.user_log.arg);
     pthread_mutex_unlock(&w->given.log_lock);
 }
 
@@ -177,18 +177,19 @@ const char *pgw_worker_error(const pgw_worker *w)
     return w != NULL ? w->loop.error : "";
 }
 
-void pgw_worker_on_ready(pgw_worker *w, void (*fn)(void *arg), void *arg)
+pgw_status pgw_worker_on_ready(pgw_worker *w, void (*fn)(void *arg), void *arg)
 {
-    if (w == NULL) return;
+    if (w == NULL) return PGW_EINVAL;
     w->given.on_ready = fn;
     w->given.ready_arg = arg;
+    return PGW_OK;
 }
 
-void pgw_worker_get_stats(const pgw_worker *w, pgw_worker_stats *stats)
+pgw_status pgw_worker_get_stats(const pgw_worker *w, pgw_worker_stats *stats)
 {
     pgw_worker_stats s = PGW_WORKER_STATS_INIT;
 
-    if (w == NULL || stats == NULL || !pgw__size_is_whole(stats->struct_size)) return;
+    if (w == NULL || stats == NULL || !pgw__size_is_whole(stats->struct_size)) return PGW_EINVAL;
     s.claimed = atomic_load(&w->n.claimed);
     s.completed = atomic_load(&w->n.completed);
     s.failed = atomic_load(&w->n.failed);
@@ -203,6 +204,7 @@ void pgw_worker_get_stats(const pgw_worker *w, pgw_worker_stats *stats)
     s.reconnects = atomic_load(&w->n.reconnects);
     s.running = atomic_load(&w->n.running);
     pgw__fill(stats, &s, sizeof(s));
+    return PGW_OK;
 }
 
 /* ---- trouble ---- */

@@ -16,12 +16,11 @@
 #include "call/check.h"
 #include "worker/worker_report.h"
 
-#define FLUSH_MAX       10000 /* of one call */
-#define FLUSH_TRIES     3     /* of a report that the server answers with an error */
-#define FLUSH_DOUBLED   8     /* times that it gets twice as long as before */
-#define FLUSH_VAIN      3     /* rows one after another that somebody has locked, and the like */
-#define FLUSH_REFUSED   16    /* one after another: then it is none of theirs */
-#define FLUSH_SNOOZE_MS 1000  /* when the handler set no time */
+#define FLUSH_MAX     10000 /* of one call */
+#define FLUSH_TRIES   3     /* of a report that the server answers with an error */
+#define FLUSH_DOUBLED 8     /* times that it gets twice as long as before */
+#define FLUSH_VAIN    3     /* rows one after another that somebody has locked, and the like */
+#define FLUSH_REFUSED 16    /* one after another: then it is none of theirs */
 
 bool pgw__worker_flush_init(pgw_worker *w)
 {
@@ -33,10 +32,8 @@ bool pgw__worker_flush_init(pgw_worker *w)
     w->flush.max = (size_t)(size < FLUSH_MAX ? size : FLUSH_MAX);
     w->flush.out = pgw__mem_zero(w->flush.max, sizeof(pgw_task *));
     w->flush.refs = pgw__mem_zero(w->flush.max, sizeof(w->flush.refs[0]));
-    w->flush.outcomes = pgw__mem_zero(w->flush.max, sizeof(w->flush.outcomes[0]));
     w->flush.outputs = pgw__mem_zero(w->flush.max, sizeof(w->flush.outputs[0]));
-    return w->flush.out != NULL && w->flush.refs != NULL && w->flush.outcomes != NULL &&
-           w->flush.outputs != NULL;
+    return w->flush.out != NULL && w->flush.refs != NULL && w->flush.outputs != NULL;
 }
 
 /* ---- groups ---- */
@@ -191,20 +188,21 @@ static pgw_status flush_send(pgw_worker *w, size_t from, size_t n)
 {
     const pgw_task *t = w->flush.out[from];
     const char *queue = pgw_job_queue(t->job);
-    const pgw_ref *refs = w->flush.refs + from;
-    pgw_status *outcomes = w->flush.outcomes + from;
+    pgw_ref *refs = w->flush.refs + from;
+    pgw_complete_opts complete = PGW_COMPLETE_OPTS_INIT;
+    pgw_snooze_opts snooze = PGW_SNOOZE_OPTS_INIT;
     pgw_fail_opts fail = PGW_FAIL_OPTS_INIT;
-    int64_t delay_ms = t->delay_ms;
+    const int64_t delay_ms = t->delay_ms;
 
     switch (t->verdict) {
     case PGW_VERDICT_DONE:
-        return pgw_complete(w->loop.h, queue, refs,
-                            t->output != NULL ? w->flush.outputs + from : NULL, n, outcomes);
+        if (t->output != NULL) complete.outputs = w->flush.outputs + from;
+        return pgw_complete(w->loop.h, queue, refs, n, &complete);
     case PGW_VERDICT_SNOOZE:
-        if (delay_ms < 0) delay_ms = FLUSH_SNOOZE_MS;
-        if (delay_ms > PGW__DELAY_MAX_MS) delay_ms = PGW__DELAY_MAX_MS;
-        return pgw_snooze(w->loop.h, queue, refs, n, delay_ms, outcomes);
-    case PGW_VERDICT_RELEASE: return pgw_release(w->loop.h, queue, refs, n, outcomes);
+        if (delay_ms >= 0)
+            snooze.delay_ms = delay_ms < PGW__DELAY_MAX_MS ? delay_ms : PGW__DELAY_MAX_MS;
+        return pgw_snooze(w->loop.h, queue, refs, n, &snooze);
+    case PGW_VERDICT_RELEASE: return pgw_release(w->loop.h, queue, refs, n);
     case PGW_VERDICT_RETRY:
     case PGW_VERDICT_DEAD:
     case PGW_VERDICT_SETTLED: /* never comes here */
@@ -213,7 +211,7 @@ static pgw_status flush_send(pgw_worker *w, size_t from, size_t n)
         if (delay_ms >= 0)
             fail.retry_ms = delay_ms < PGW__PERIOD_MAX_MS ? delay_ms : PGW__PERIOD_MAX_MS;
         fail.dead = t->verdict == PGW_VERDICT_DEAD;
-        return pgw_fail(w->loop.h, queue, refs, n, &fail, outcomes);
+        return pgw_fail(w->loop.h, queue, refs, n, &fail);
     }
 }
 
@@ -252,11 +250,11 @@ static void flush_fill(pgw_worker *w, size_t from, size_t n, pgw_status st)
 {
     size_t i;
 
-    for (i = from; i < from + n; i++) w->flush.outcomes[i] = st;
+    for (i = from; i < from + n; i++) w->flush.refs[i].outcome = st;
 }
 
-/* One call's worth. Afterwards outcomes[from ..] say PGW_OK, PGW_ELEASE or PGW_ENOTFOUND, or what
- * the whole call failed with. Returns PGW_OK when the server decided. */
+/* One call's worth. Afterwards refs[from ..].outcome says PGW_OK, PGW_ELEASE or PGW_ENOTFOUND, or
+ * what the whole call failed with. Returns PGW_OK when the server decided. */
 static pgw_status flush_decided(pgw_worker *w, pgw_status st, size_t from, size_t n)
 {
     if (st >= 0 || st == PGW_ELEASE) return PGW_OK;
@@ -321,7 +319,7 @@ static size_t flush_lay_aside(pgw_worker *w, size_t from, size_t end)
     for (i = from; i < end; i++) {
         if (w->flush.out[i]->ref.token.number != w->flush.out[from - 1]->ref.token.number) break;
         w->flush.out[i]->aside = true;
-        w->flush.outcomes[i] = PGW_ELOCKED;
+        w->flush.refs[i].outcome = PGW_ELOCKED;
     }
     return i - from;
 }
@@ -338,7 +336,7 @@ static pgw_status flush_each(pgw_worker *w, flush_trouble *first, size_t from, s
     for (i = from; i < end && vain < FLUSH_VAIN && pgw__worker_goes_on(st); i++) {
         st = flush_note(w, first, flush_one(w, first, i, flush_call(w, i, 1)));
         vain = w->flush.out[i]->aside || st < 0 ? vain + 1 : 0;
-        if (w->flush.outcomes[i] == PGW_ELOCKED) i += flush_lay_aside(w, i + 1, end);
+        if (w->flush.refs[i].outcome == PGW_ELOCKED) i += flush_lay_aside(w, i + 1, end);
     }
     flush_fill(w, i, end - i, PGW_ECONN); /* not sent */
     return st;
@@ -366,7 +364,7 @@ static pgw_status flush_group(pgw_worker *w, flush_trouble *first, size_t from, 
 static bool flush_is_told(const pgw_worker *w, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        if (w->flush.outcomes[i] != PGW_EUNKNOWN) return true;
+        if (w->flush.refs[i].outcome != PGW_EUNKNOWN) return true;
     return false;
 }
 
@@ -379,8 +377,7 @@ static pgw_status flush_and_claim(pgw_worker *w, flush_trouble *first, size_t n,
     pgw__pq_limit_calls(w->loop.h, flush_limit_ms(w, 0, n));
     flush_name(w, 0, n);
     claim->sent_us = pgw__clock_us();
-    st = pgw_complete_and_claim(w->loop.h, w->flush.refs, n, &claim->opts, w->flush.outcomes,
-                                &claim->batch);
+    st = pgw_complete_and_claim(w->loop.h, w->flush.refs, n, &claim->opts, &claim->batch);
     claim->done = st >= 0;
     w->loop.claims_fail = st < 0;
     if (st >= 0 || flush_is_told(w, n)) return flush_note(w, first, st);
@@ -469,13 +466,13 @@ static void flush_settle(pgw_worker *w, size_t n)
     size_t i;
 
     for (i = 0; i < n; i++) /* not under the lock: the program's callback takes its time */
-        if (w->flush.outcomes[i] == PGW_OK && flush_is_failure(w->flush.out[i]))
+        if (w->flush.refs[i].outcome == PGW_OK && flush_is_failure(w->flush.out[i]))
             flush_tell_failure(w, w->flush.out[i]);
     pthread_mutex_lock(&w->lock);
     w->shared.telling = 0;
     for (i = 0; i < n; i++) {
         pgw_task *t = w->flush.out[i];
-        const pgw_status st = w->flush.outcomes[i];
+        const pgw_status st = w->flush.refs[i].outcome;
 
         t->told = false;
         if (st == PGW_OK || (st == PGW_ENOTFOUND && t->doubt)) { /* in doubt, and gone: it was us */

@@ -31,9 +31,8 @@ bool pgw__worker_heartbeat_init(pgw_worker *w)
     if (w->given.concurrency > 0 && !pgw__wake_open(&b->wake)) return false;
     b->tasks = pgw__mem_zero(PGW__EXTEND_MAX, sizeof(pgw_task *));
     b->refs = pgw__mem_zero(PGW__EXTEND_MAX, sizeof(b->refs[0]));
-    b->outcomes = pgw__mem_zero(PGW__EXTEND_MAX, sizeof(b->outcomes[0]));
     b->sent_at = pgw__mem_zero(PGW__EXTEND_MAX, sizeof(b->sent_at[0]));
-    return b->tasks != NULL && b->refs != NULL && b->outcomes != NULL && b->sent_at != NULL;
+    return b->tasks != NULL && b->refs != NULL && b->sent_at != NULL;
 }
 
 void pgw__worker_heartbeat_retry(pgw_worker *w)
@@ -248,7 +247,7 @@ static pgw_status heartbeat_finish(pgw_worker *w, pgw *h, pgw_status st, const p
     if (st != PGW_OUTCOME_AGAIN) return st;
     while (*answer == PGW_OUTCOME_AGAIN) {
         next = heartbeat_wait(w, h, next);
-        pgw_step(h, 0);
+        pgw_step(h);
     }
     return *answer;
 }
@@ -257,10 +256,12 @@ static pgw_status heartbeat_extend(pgw_worker *w, pgw *h, size_t from, size_t n)
 {
     pgw__extension *b = &w->extension;
     const pgw_task *t = b->tasks[from];
+    pgw_extend_opts opts = PGW_EXTEND_OPTS_INIT;
     pgw_status answer = PGW_OUTCOME_AGAIN, st;
 
     if (h != w->loop.h) pgw_async(h, heartbeat_answered, &answer);
-    st = pgw_extend(h, pgw_job_queue(t->job), b->refs + from, n, t->lease_ms, b->outcomes + from);
+    opts.lease_ms = t->lease_ms;
+    st = pgw_extend(h, pgw_job_queue(t->job), b->refs + from, n, &opts);
     return heartbeat_finish(w, h, st, &answer);
 }
 
@@ -296,9 +297,9 @@ static pgw_status heartbeat_send(pgw_worker *w, pgw *h, size_t from, size_t n)
     st = pgw__pq_in_loop(h, heartbeat_extend(w, h, from, n));
     for (i = from; i < from + n; i++) {
         /* PGW_ENOTFOUND: the queue was dropped, and the jobs with it */
-        if (st < 0 && st != PGW_ELEASE && st != PGW_ELOCKED) b->outcomes[i] = st;
+        if (st < 0 && st != PGW_ELEASE && st != PGW_ELOCKED) b->refs[i].outcome = st;
         /* nothing was said of any job: the call as a whole met a lock */
-        if (st == PGW_ELOCKED && b->outcomes[i] == PGW_EUNKNOWN) b->outcomes[i] = st;
+        if (st == PGW_ELOCKED && b->refs[i].outcome == PGW_EUNKNOWN) b->refs[i].outcome = st;
     }
     return st == PGW_ELEASE || st == PGW_ELOCKED ? PGW_OK : st;
 }
@@ -326,7 +327,7 @@ static pgw_status heartbeat_send_apart(pgw_worker *w, pgw *h, size_t from, size_
     if (*calls >= HEARTBEAT_CALLS) return PGW_EDB;
     st = heartbeat_send_apart(w, h, from, half, calls);
     if (!pgw__worker_goes_on(st)) {
-        for (size_t i = from + half; i < from + n; i++) w->extension.outcomes[i] = st;
+        for (size_t i = from + half; i < from + n; i++) w->extension.refs[i].outcome = st;
         return st;
     }
     st = heartbeat_send_apart(w, h, from + half, n - half, calls);
@@ -347,7 +348,7 @@ static pgw_status heartbeat_send_all(pgw_worker *w, pgw *h)
              n++)
             continue;
         if (!pgw__worker_goes_on(st)) {
-            for (size_t k = i; k < i + n; k++) b->outcomes[k] = st;
+            for (size_t k = i; k < i + n; k++) b->refs[k].outcome = st;
             continue;
         }
         st = heartbeat_send_apart(w, h, i, n, &calls);
@@ -368,7 +369,7 @@ static void heartbeat_apply(pgw_worker *w)
 
     for (i = 0; i < b->count; i++) {
         pgw_task *t = b->tasks[i];
-        const pgw_status st = b->outcomes[i];
+        const pgw_status st = b->refs[i].outcome;
 
         if (t->stage == PGW__GONE) {
             pgw__taskset_put(w, t->taskset);
@@ -490,7 +491,7 @@ int64_t pgw__worker_extend(pgw_worker *w, pgw *h)
     epoch = pgw__pq_epoch(h);
     what =
         b->count > 0 ? "leases not extended" : "nothing is claimed: the heartbeat has no session";
-    for (size_t i = 0; away && i < b->count; i++) b->outcomes[i] = PGW_ECONN;
+    for (size_t i = 0; away && i < b->count; i++) b->refs[i].outcome = PGW_ECONN;
     st = away ? heartbeat_connect(w, h) : heartbeat_send_all(w, h);
     if (h == w->loop.h) pgw_set_timeout(h, PGW_DEFAULT);
     if (pgw__pq_epoch(h) != epoch && h != w->loop.h) atomic_fetch_add(&w->n.reconnects, 1);

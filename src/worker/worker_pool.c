@@ -453,12 +453,14 @@ pgw_status pgw_task_set_error(pgw_task *task, const char *error)
     return error == NULL || task->error != NULL ? PGW_OK : PGW_ENOMEM;
 }
 
-void pgw_task_set_delay(pgw_task *task, int64_t delay_ms)
+pgw_status pgw_task_set_delay(pgw_task *task, int64_t delay_ms)
 {
     task->delay_ms = delay_ms > 0 ? delay_ms : 0;
+    return PGW_OK;
 }
 
-void pgw_task_set_verdict(pgw_task *task, pgw_verdict verdict)
+pgw_status pgw_task_set_verdict(pgw_task *task, pgw_verdict verdict)
 {
     task->verdict = verdict;
+    return PGW_OK;
 }

@@ -211,11 +211,9 @@ void pgw__worker_destroy(pgw_worker *w)
     pgw__mem_free(w->given.queues);
     pgw__mem_free(w->flush.out);
     pgw__mem_free(w->flush.refs);
-    pgw__mem_free(w->flush.outcomes);
     pgw__mem_free(w->flush.outputs);
     pgw__mem_free(w->extension.tasks);
     pgw__mem_free(w->extension.refs);
-    pgw__mem_free(w->extension.outcomes);
     pgw__mem_free(w->extension.sent_at);
     pgw__wake_close(&w->extension.wake);
     pgw__mem_free(w->loop.why);

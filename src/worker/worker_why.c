@@ -35,9 +35,12 @@ void pgw__worker_tell_why(pgw_worker *w)
     if (pgw__clock_ms() < w->loop.why_at) return;
     w->loop.why_at = pgw__clock_ms() + WHY_AGAIN_MS;
     for (size_t i = 0; i < w->given.queues_count; i++) {
+        pgw_queues_opts opts = PGW_QUEUES_OPTS_INIT;
         unsigned char why = WHY_NOTHING;
-        const pgw_status st = pgw_queues_each(w->loop.h, w->given.queues[i], 1, why_judge, &why);
+        pgw_status st;
 
+        opts.queue = w->given.queues[i], opts.at_most = 1;
+        st = pgw_queues_each(w->loop.h, &opts, why_judge, &why);
         if (st == PGW_EPERM) w->loop.why_at = INT64_MAX;
         if (st < 0) return;
         if (why != WHY_NOTHING && why != w->loop.why[i])

@@ -7,6 +7,7 @@
 
 #include "classes.h"
 #include "hist.h"
+#include "../support/callkit.h"
 #include <pgwork.h>
 #include <stdbool.h>
 

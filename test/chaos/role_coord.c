@@ -13,6 +13,11 @@ static pgw *h;
 
 /* -- locks -- */
 
+static pgw_lock_mode lock_mode(bool shared)
+{
+    return shared ? PGW_LOCK_SHARED : PGW_LOCK_EXCLUSIVE;
+}
+
 static void lock_session(const char *name, int64_t lock, bool shared)
 {
     pgw_lock *l = NULL;
@@ -21,8 +26,7 @@ static void lock_session(const char *name, int64_t lock, bool shared)
 
     hist(call, 'i', OP_lck, lock, shared, timeout_ms);
     pgw_set_timeout(h, timeout_ms + 20000);
-    pgw_status st =
-        pgw_lock_acquire(h, name, shared ? PGW_LOCK_SHARED : PGW_LOCK_EXCLUSIVE, timeout_ms, &l);
+    pgw_status st = pgw_lock_acquire(h, name, LOCK_AS(lock_mode(shared), timeout_ms), &l);
     hist(call, 'o', OP_lck, outcome(st), st == PGW_OK ? pgw_lock_fence(l) : 0);
     if (st != PGW_OK) return;
     effect(LOCK_OBJECT(lock), (uint64_t)pgw_lock_fence(l), 0);
@@ -44,8 +48,7 @@ static void lock_transaction(const char *name, int64_t lock, bool shared)
     }
     call = hist_call();
     hist(call, 'i', OP_lck, lock, shared, 5000);
-    pgw_status st =
-        pgw_lock_acquire_xact(h, name, shared ? PGW_LOCK_SHARED : PGW_LOCK_EXCLUSIVE, 5000, &fence);
+    pgw_status st = pgw_lock_acquire_xact(h, name, LOCK_AS(lock_mode(shared), 5000), &fence);
     hist(call, 'o', OP_lck, outcome(st) == S_OK ? S_OK : S_NOT, fence);
     nap_ms(draw(20));
     if (st != PGW_OK) {
@@ -88,9 +91,9 @@ void role_sema(void)
         const int64_t ttl_ms = 300 + draw(1200);
         int64_t call = hist_call();
 
-        o.n = 1 + draw(2), o.ttl_ms = ttl_ms, o.timeout_ms = draw(3) * 500;
+        o.permits = 1 + draw(2), o.ttl_ms = ttl_ms, o.timeout_ms = draw(3) * 500;
         o.session = draw(4) == 0 && strstr(pgw_conf_get(conf, "dsn"), "6432") == NULL;
-        hist(call, 'i', OP_sem, 0, o.n, ttl_ms, o.session);
+        hist(call, 'i', OP_sem, 0, o.permits, ttl_ms, o.session);
         pgw_status st = pgw_sema_acquire(h, "permits", &o, &token);
         hist(call, 'o', OP_sem, outcome(st), st == PGW_OK ? (int64_t)token.number : 0);
         if (st != PGW_OK) {
@@ -100,14 +103,14 @@ void role_sema(void)
         nap_ms(draw(200));
         if (draw(3) == 0) {
             call = hist_call();
-            hist(call, 'i', OP_sex, 0, o.n, ttl_ms, o.session, (int64_t)token.number);
+            hist(call, 'i', OP_sex, 0, o.permits, ttl_ms, o.session, (int64_t)token.number);
             st = pgw_sema_extend(h, "permits", token, ttl_ms);
             hist(call, 'o', OP_sex, outcome(st));
             nap_ms(draw(200));
         }
         if (draw(8) == 0) continue; /* to its end */
         call = hist_call();
-        hist(call, 'i', OP_srl, 0, o.n, ttl_ms, o.session, (int64_t)token.number);
+        hist(call, 'i', OP_srl, 0, o.permits, ttl_ms, o.session, (int64_t)token.number);
         st = pgw_sema_release(h, "permits", token);
         hist(call, 'o', OP_srl, outcome(st));
     }
@@ -125,7 +128,7 @@ void role_node(void)
         pgw_tick *tick = NULL;
         int64_t next_ms = 0;
         const int one = draw(2);
-        if (pgw_cron_claim_due(h, NULL, &names[one], 1, &tick, &next_ms) != PGW_OK) {
+        if (pgw_cron_claim_due(h, DUE_FOR(NULL, &names[one], 1), &tick, &next_ms) != PGW_OK) {
             nap_ms(draw(100));
             continue;
         }
@@ -187,16 +190,16 @@ void role_counter(void)
         int64_t amount = 1 + draw(5), st;
         char id[20], op[60];
         const char *key[] = {id};
-        pgw_process_opts o = PGW_PROCESS_OPTS_INIT;
+        pgw_table_process_opts o = PGW_TABLE_PROCESS_OPTS_INIT;
 
         snprintf(id, sizeof(id), "%d", counter);
         snprintf(op, sizeof(op), "00000000-0000-4000-8%03d-%012" PRId64, hist_proc % 1000,
                  hist_proc / 1000 * 10000000 + n);
-        o.op = op, o.tries = 1000;
+        o.key = key, o.op = op, o.tries = 1000;
         const int64_t call = hist_call();
         hist(call, 'i', OP_inc, counter, amount);
         do { /* with its operation id until it is certain */
-            st = outcome(pgw_table_process(h, t, key, &o, add, &amount));
+            st = outcome(pgw_table_process(h, t, &o, add, &amount));
         } while (st != S_OK && (nap_ms(20), going()));
         hist(call, 'o', OP_inc, st == S_OK ? S_OK : S_UNKNOWN);
         nap_ms(draw(30));
@@ -228,7 +231,7 @@ void role_rows(void)
         hist(claim, 'o', OP_row, outcome(st));
         if (st != PGW_OK) nap_ms(draw(50));
         for (size_t i = 0; i < pgw_rows_count(rows); i++) {
-            const pgw_row_ref ref = pgw_rows_ref(rows, i);
+            pgw_row_ref ref = pgw_rows_ref(rows, i);
             const int64_t id = atoll(ref.key[0]), number = (int64_t)ref.token.number;
             const int what = draw(10);
             effect(ROW_OBJECT(id), ref.token.number, ref.token.nonce);
@@ -238,8 +241,8 @@ void role_rows(void)
             const enum op op = what == 2 ? OP_rrl : OP_rfi;
             hist(call, 'i', op, id, number);
             const pgw_status s =
-                op == OP_rrl ? pgw_table_release(h, t, &ref, 1, NULL)
-                             : pgw_table_finish(h, t, &ref, 1, "n = t.n + 1", NULL, 0, NULL);
+                op == OP_rrl ? pgw_table_release(h, t, &ref, 1)
+                             : pgw_table_finish(h, t, &ref, 1, FINISH("n = t.n + 1", NULL, 0));
             hist(call, 'o', op, outcome(s));
         }
         pgw_rows_free(rows);

@@ -48,10 +48,9 @@ static pgw_status send(const adds *a)
              hist_proc / 1000 * 10000000 + a->first);
     snprintf(key, sizeof(key), "k%d", a->key);
     if (a->key) jobs[0].key = key;
-    if (a->n == 1 && a->first % 2)
-        return pgw_enqueue(h, queue_name(a->queue), &jobs[0], a->op ? op : NULL, NULL);
-    return pgw_enqueue_many(h, queue_name(a->queue), jobs, (size_t)a->n, a->op ? op : NULL, NULL,
-                            NULL);
+    if (a->op) jobs[0].op = op;
+    if (a->n == 1 && a->first % 2) return pgw_enqueue(h, queue_name(a->queue), &jobs[0], NULL);
+    return pgw_enqueue_many(h, queue_name(a->queue), jobs, (size_t)a->n, NULL);
 }
 
 static void alone(adds a)

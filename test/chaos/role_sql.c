@@ -246,23 +246,22 @@ static void drop_queue(void)
     end(OP_drp, call, st, st == PGW_OK, C_drop);
 }
 
-typedef struct ids {
-    int64_t id[20];
+typedef struct some_jobs {
+    pgw_ref refs[20];
     int queue;
     size_t n;
-} ids;
+} some_jobs;
 static int note_id(const pgw_job *job, void *arg)
 {
-    ids *some = arg;
-    some->id[some->n++] = pgw_job_id(job);
+    some_jobs *some = arg;
+    some->refs[some->n++] = pgw_job_ref(job);
     return some->n == 20;
 }
 
 static void cancel(void)
 {
-    static const char *const states[] = {"ready", "delayed", "leased"};
-    ids some = {.queue = 1 + draw(2)};
-    pgw_status verdicts[20];
+    static const pgw_state states[] = {PGW_STATE_READY, PGW_STATE_DELAYED, PGW_STATE_LEASED};
+    some_jobs some = {.queue = 1 + draw(2)};
     int64_t calls[20];
     pgw_jobs_opts o = PGW_JOBS_OPTS_INIT;
 
@@ -270,14 +269,14 @@ static void cancel(void)
     if (pgw_jobs_each(h, &o, note_id, &some) < 0 || some.n == 0) return;
     for (size_t i = 0; i < some.n; i++) {
         calls[i] = hist_call();
-        hist_add(calls[i], 'i', OP_can, some.queue, some.id[i]);
+        hist_add(calls[i], 'i', OP_can, some.queue, some.refs[i].id);
     }
     hist_flush();
-    const pgw_status st = pgw_cancel(h, queue_name(some.queue), some.id, some.n, verdicts);
+    const pgw_status st = pgw_cancel(h, queue_name(some.queue), some.refs, some.n);
     bool did = false;
     for (size_t i = 0; i < some.n; i++) {
-        did |= st >= 0 && verdicts[i] >= 0;
-        hist_add(calls[i], 'o', OP_can, st < 0 ? outcome(st) : outcome(verdicts[i]));
+        did |= st >= 0 && some.refs[i].outcome >= 0;
+        hist_add(calls[i], 'o', OP_can, st < 0 ? outcome(st) : outcome(some.refs[i].outcome));
     }
     hist_flush();
     if (did) fired(C_cancel_job);
@@ -294,7 +293,7 @@ void role_operator(void)
         case 1: pause_queue(); break;
         case 2:
             call = begin(OP_pur, 2);
-            st = pgw_queue_purge(h, "q2", draw(2) ? "ready" : "delayed", &n);
+            st = pgw_queue_purge(h, "q2", draw(2) ? PGW_STATE_READY : PGW_STATE_DELAYED, &n);
             end(OP_pur, call, st, n > 0, C_purge);
             break;
         case 3: drop_queue(); break;

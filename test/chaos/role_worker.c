@@ -29,33 +29,32 @@ static void begin(enum op op, hand *j, size_t from, size_t n, int64_t what)
     hist_flush();
 }
 
-static void finish(enum op op, hand *j, size_t from, size_t n, pgw_status st,
-                   const pgw_status *verdicts)
+static void finish(enum op op, hand *j, size_t from, size_t n, pgw_status st)
 {
-    for (size_t i = 0; i < n; i++)
-        hist_add(j->calls[from + i], 'o', op,
-                 outcome(st == PGW_OK || st == PGW_ELEASE || st == PGW_ELOCKED ? verdicts[i] : st));
+    const bool each = st == PGW_OK || st == PGW_ELEASE || st == PGW_ELOCKED;
+
+    for (size_t i = from; i < from + n; i++)
+        hist_add(j->calls[i], 'o', op, outcome(each ? j->refs[i].outcome : st));
     hist_flush();
 }
 
 /* One verb for some of the jobs. Returns how many were accepted. */
 static void verb(enum op op, hand *j, size_t from, size_t n, int64_t what)
 {
-    static pgw_status verdicts[MAX_JOBS];
     const char *queue = queue_name(j->queue);
-    const pgw_ref *refs = j->refs + from;
+    pgw_ref *refs = j->refs + from;
     pgw_fail_opts o = PGW_FAIL_OPTS_INIT;
     pgw_status st = PGW_OK;
 
     if (n == 0) return;
     begin(op, j, from, n, what);
     o.error = "chaos", o.retry_ms = what, o.dead = op == OP_ded;
-    if (op == OP_ext) st = pgw_extend(h, queue, refs, n, what, verdicts);
-    if (op == OP_don) st = pgw_complete(h, queue, refs, NULL, n, verdicts);
-    if (op == OP_rel) st = pgw_release(h, queue, refs, n, verdicts);
-    if (op == OP_snz) st = pgw_snooze(h, queue, refs, n, what, verdicts);
-    if (op == OP_fai || op == OP_ded) st = pgw_fail(h, queue, refs, n, &o, verdicts);
-    finish(op, j, from, n, st, verdicts);
+    if (op == OP_ext) st = pgw_extend(h, queue, refs, n, EXTEND_BY(what));
+    if (op == OP_don) st = pgw_complete(h, queue, refs, n, NULL);
+    if (op == OP_rel) st = pgw_release(h, queue, refs, n);
+    if (op == OP_snz) st = pgw_snooze(h, queue, refs, n, SNOOZE_BY(what));
+    if (op == OP_fai || op == OP_ded) st = pgw_fail(h, queue, refs, n, &o);
+    finish(op, j, from, n, st);
 }
 
 static void take(hand *j, int64_t call, pgw_status st, pgw_batch *batch, int max)
@@ -79,7 +78,6 @@ static void take(hand *j, int64_t call, pgw_status st, pgw_batch *batch, int max
 /* Claims, and in the same call completes what is left of the last claim where `done` says so. */
 static void claim(hand *j, bool done)
 {
-    static pgw_status verdicts[MAX_JOBS];
     pgw_claim_opts o = PGW_CLAIM_OPTS_INIT;
     pgw_batch *batch = NULL;
     const size_t finished = done ? j->n : 0;
@@ -95,8 +93,8 @@ static void claim(hand *j, bool done)
     const int64_t call = hist_call();
     hist(call, 'i', OP_clm, j->queue, o.max, j->lease_ms);
     if (done) {
-        st = pgw_complete_and_claim(h, j->refs, finished, &o, verdicts, &batch);
-        finish(OP_don, j, 0, finished, st == PGW_OUTCOME_EMPTY ? PGW_OK : st, verdicts);
+        st = pgw_complete_and_claim(h, j->refs, finished, &o, &batch);
+        finish(OP_don, j, 0, finished, st == PGW_OUTCOME_EMPTY ? PGW_OK : st);
     } else {
         st = pgw_claim(h, &o, &batch);
     }
@@ -182,7 +180,7 @@ static pgw_verdict handle(pgw_task *task, void *arg)
     return op == OP_fai ? PGW_VERDICT_RETRY : op == OP_rel ? PGW_VERDICT_RELEASE : PGW_VERDICT_DONE;
 }
 
-static void log_error(void *arg, pgw_log_level level, const char *module, const char *message)
+static void log_error(pgw_log_level level, const char *module, const char *message, void *arg)
 {
     (void)arg;
     if (level <= PGW_LOG_WARN) fprintf(stderr, "%d: %s: %s\n", hist_proc, module, message);

@@ -4,6 +4,7 @@
  * killed now and then. What it has for certain, and until when, is in `lease_of`: before each call,
  * that it ends now. What may never be is printed.
  */
+#include "../support/callkit.h"
 #include <libpq-fe.h>
 #include <pgwork.h>
 #include <signal.h>
@@ -64,14 +65,14 @@ static int accepted(pgw_status st)
     exit(0);
 }
 
-static void note(const pgw_row_ref *ref, long long until_us, const char *more)
+static void note(pgw_row_ref *ref, long long until_us, const char *more)
 {
     sql("UPDATE lease_of SET until = to_timestamp(%lld / 1000000.0)%s WHERE id = %s AND number = "
         "%lld",
         until_us, more, ref->key[0], (long long)ref->token.number);
 }
 
-static void hold(const pgw_row_ref *ref, long long until_us)
+static void hold(pgw_row_ref *ref, long long until_us)
 {
     const long long id = atoll(ref->key[0]);
     const int what = draw(12);
@@ -82,26 +83,26 @@ static void hold(const pgw_row_ref *ref, long long until_us)
     const long long now = now_us();
     note(ref, now < until_us ? now : until_us, "");
     if (what <= 3) {
-        if (accepted(pgw_table_extend(h, t, ref, 1, 200, NULL))) {
+        if (accepted(pgw_table_extend(h, t, ref, 1, ROWS_BY(200)))) {
             note(ref, now + 200000, "");
             usleep((useconds_t)draw(250000));
             return;
         }
     } else if (what <= 5) {
-        if (accepted(pgw_table_release(h, t, ref, 1, NULL))) {
+        if (accepted(pgw_table_release(h, t, ref, 1))) {
             note(ref, now, "");
-            if (accepted(pgw_table_release(h, t, ref, 1, NULL))) never("released twice", id);
+            if (accepted(pgw_table_release(h, t, ref, 1))) never("released twice", id);
             return;
         }
     } else {
         sql("BEGIN");
         note(ref, now, ", finished = true");
-        if (accepted(pgw_table_finish(h, t, ref, 1, "n = t.n + 1", NULL, 0, NULL))) {
+        if (accepted(pgw_table_finish(h, t, ref, 1, FINISH("n = t.n + 1", NULL, 0)))) {
             maybe_die();
             sql(draw(4) == 0 ? "ROLLBACK" : "COMMIT");
             if (sql("SELECT count(*) FROM lease_of WHERE id = %lld AND number = %lld AND finished",
                     id, (long long)ref->token.number) == 1 &&
-                accepted(pgw_table_release(h, t, ref, 1, NULL)))
+                accepted(pgw_table_release(h, t, ref, 1)))
                 never("released after its finish", id);
             return;
         }
@@ -136,7 +137,7 @@ int main(int argc, char **argv)
         }
         if (!accepted(st)) never("a claim that is refused", 0);
         for (size_t i = 0; i < pgw_rows_count(rows); i++) {
-            const pgw_row_ref ref = pgw_rows_ref(rows, i);
+            pgw_row_ref ref = pgw_rows_ref(rows, i);
             if (sql("WITH w AS (INSERT INTO lease_of AS l VALUES (%s, %lld, '%s', "
                     "clock_timestamp(), to_timestamp(%lld / 1000000.0))"
                     " ON CONFLICT (id, number) DO UPDATE SET until = excluded.until WHERE l.holder "
@@ -147,7 +148,7 @@ int main(int argc, char **argv)
                 never("a number that was another's, or finished", atoll(ref.key[0]));
         }
         for (size_t i = 0; i < pgw_rows_count(rows); i++) {
-            const pgw_row_ref ref = pgw_rows_ref(rows, i);
+            pgw_row_ref ref = pgw_rows_ref(rows, i);
             hold(&ref, pgw_rows_lease_until_us(rows, i));
         }
         pgw_rows_free(rows);

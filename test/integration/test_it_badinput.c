@@ -1,6 +1,7 @@
 /* bad input: whatever is passed, the answer is a status with words, nothing is half done, and the
  * handle goes on working. */
 #include "unity.h"
+#include "callkit.h"
 #include "pgw_all.h"
 #include "pgtemp.h"
 #include "itpgw.h"
@@ -32,14 +33,14 @@ static void refused(pgw_status expected, const pgw_job_spec *job, const char *wh
     pgw_job_spec two[2];
     pgw_status st;
 
-    st = pgw_enqueue(h, "bad", job, NULL, &id);
+    st = pgw_enqueue(h, "bad", job, &id);
     TEST_ASSERT_EQUAL_INT_MESSAGE(expected, st, what);
     TEST_ASSERT_EQUAL_INT64_MESSAGE(0, id, what);
     TEST_ASSERT_TRUE_MESSAGE(*pgw_error_message(h) != '\0', what);
     TEST_ASSERT_NULL_MESSAGE(strstr(pgw_error_message(h), "SECRET"), "a payload is never repeated");
     two[0] = (pgw_job_spec)PGW_JOB_SPEC_INIT;
     two[1] = *job;
-    st = pgw_enqueue_many(h, "bad", two, 2, NULL, NULL, NULL);
+    st = pgw_enqueue_many(h, "bad", two, 2, NULL);
     TEST_ASSERT_EQUAL_INT_MESSAGE(expected, st, what);
     TEST_ASSERT_EQUAL_INT64_MESSAGE(before, jobs(), what);
     it_enqueue(h, "good", NULL);
@@ -96,7 +97,7 @@ void test_payloads_that_are_odd_but_json(void)
 
     for (i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
         job.payload = good[i];
-        TEST_ASSERT_EQUAL_INT_MESSAGE(PGW_OK, pgw_enqueue(h, "odd", &job, NULL, NULL), good[i]);
+        TEST_ASSERT_EQUAL_INT_MESSAGE(PGW_OK, pgw_enqueue(h, "odd", &job, NULL), good[i]);
     }
 }
 
@@ -153,7 +154,7 @@ void test_deep_nesting(void)
 
     memset(deep, '[', 1000), memset(deep + 1000, ']', 1000), deep[2000] = '\0';
     job.payload = deep;
-    ASSERT_ST(PGW_OK, pgw_enqueue(h, "deep", &job, NULL, NULL), h);
+    ASSERT_ST(PGW_OK, pgw_enqueue(h, "deep", &job, NULL), h);
     memset(deep, '[', 10000), memset(deep + 10000, ']', 10000), deep[20000] = '\0';
     refused(PGW_EINVAL, &job, "10,000 levels");
 }
@@ -200,11 +201,11 @@ void test_names_are_data(void)
 
         job.kind = job.key = odd[i];
         job.tags = &odd[i], job.tags_count = 1;
-        ASSERT_ST(PGW_OK, pgw_enqueue_many(h, odd[i], &job, 1, NULL, NULL, NULL), h);
-        ASSERT_ST(PGW_OK, pgw_queue_depth(h, odd[i], 0, &d), h);
+        ASSERT_ST(PGW_OK, pgw_enqueue_many(h, odd[i], &job, 1, NULL), h);
+        ASSERT_ST(PGW_OK, pgw_queue_depth(h, odd[i], PGW_UNLIMITED, &d), h);
         TEST_ASSERT_EQUAL_INT64(1, d.ready);
         ref = it_claim_one(h, odd[i]);
-        ASSERT_ST(PGW_OK, pgw_complete(h, odd[i], &ref, NULL, 1, NULL), h);
+        ASSERT_ST(PGW_OK, pgw_complete(h, odd[i], &ref, 1, NULL), h);
         ASSERT_ST(PGW_OK, pgw_queue_drop(h, odd[i], false), h);
     }
 }
@@ -220,8 +221,8 @@ void test_times_at_the_ends(void)
     job.delay_ms = INT64_C(315360000001);
     refused(PGW_EINVAL, &job, "delay of more than ten years");
     job.delay_ms = INT64_C(315360000000);
-    ASSERT_ST(PGW_OK, pgw_enqueue(h, "far", &job, NULL, NULL), h);
-    ASSERT_ST(PGW_OK, pgw_enqueue_many(h, "far", &job, 1, NULL, NULL, NULL), h);
+    ASSERT_ST(PGW_OK, pgw_enqueue(h, "far", &job, NULL), h);
+    ASSERT_ST(PGW_OK, pgw_enqueue_many(h, "far", &job, 1, NULL), h);
     job.delay_ms = 0, job.run_at_us = INT64_MAX;
     refused(PGW_EINVAL, &job, "run_at INT64_MAX");
     job.run_at_us = pgtemp_number("SELECT extract(epoch FROM now() + interval '3650 days 2 hours')"
@@ -239,40 +240,41 @@ void test_options_by_their_size(void)
     job.struct_size = 0;
     refused(PGW_EINVAL, &job, "struct_size 0");
     job.struct_size = sizeof(job) + 1;
-    ASSERT_ST(PGW_EINVAL, pgw_enqueue(h, "bad", &job, NULL, NULL), h);
+    ASSERT_ST(PGW_EINVAL, pgw_enqueue(h, "bad", &job, NULL), h);
     /* an older caller, who knows nothing behind body_size: what stands there is not read */
     memset(&job, 0xff, sizeof(job));
     job.struct_size = offsetof(pgw_job_spec, priority);
     job.payload = "1", job.kind = "old", job.body = NULL, job.body_size = 0;
-    ASSERT_ST(PGW_OK, pgw_enqueue(h, "old", &job, NULL, NULL), h);
+    ASSERT_ST(PGW_OK, pgw_enqueue(h, "old", &job, NULL), h);
     TEST_ASSERT_EQUAL_INT64(0,
                             pgtemp_number("SELECT priority FROM pgwork.job WHERE queue = 'old'"));
 }
 
 void test_tokens_and_ids_that_never_were(void)
 {
-    const pgw_ref refs[] = {{0, {0, 0}},
-                            {-1, {UINT64_MAX, UINT64_MAX}},
-                            {INT64_MIN, {1, 1}},
-                            {INT64_MAX, {UINT64_MAX, 0}}};
+    pgw_ref refs[] = {{0, {0, 0}, PGW_OK},
+                      {-1, {UINT64_MAX, UINT64_MAX}, PGW_OK},
+                      {INT64_MIN, {1, 1}, PGW_OK},
+                      {INT64_MAX, {UINT64_MAX, 0}, PGW_OK}};
     const int64_t ids[] = {0, -1, INT64_MIN, INT64_MAX};
-    pgw_status verdicts[4];
     int64_t moved;
     int i;
 
     ASSERT_ST(PGW_OK, pgw_queue_create(h, "refs", NULL), h);
-    ASSERT_ST(PGW_ELEASE, pgw_complete(h, "refs", refs, NULL, 4, verdicts), h);
-    for (i = 0; i < 4; i++) TEST_ASSERT_EQUAL_INT(PGW_ENOTFOUND, verdicts[i]);
-    ASSERT_ST(PGW_ELEASE, pgw_extend(h, "refs", refs, 4, PGW_DEFAULT, verdicts), h);
-    for (i = 0; i < 4; i++) TEST_ASSERT_EQUAL_INT(PGW_ENOTFOUND, verdicts[i]);
-    ASSERT_ST(PGW_ELEASE, pgw_fail(h, "refs", refs, 4, NULL, NULL), h);
-    ASSERT_ST(PGW_ELEASE, pgw_snooze(h, "refs", refs, 4, 1, NULL), h);
-    ASSERT_ST(PGW_ELEASE, pgw_release(h, "refs", refs, 4, NULL), h);
-    ASSERT_ST(PGW_ENOTFOUND, pgw_cancel(h, "refs", ids, 4, verdicts), h);
-    ASSERT_ST(PGW_OK,
-              pgw_redrive(h, "refs", &(pgw_redrive_opts){sizeof(pgw_redrive_opts), ids, 4, NULL, 0},
-                          &moved),
-              h);
+    ASSERT_ST(PGW_ELEASE, pgw_complete(h, "refs", refs, 4, NULL), h);
+    for (i = 0; i < 4; i++) TEST_ASSERT_EQUAL_INT(PGW_ENOTFOUND, refs[i].outcome);
+    ASSERT_ST(PGW_ELEASE, pgw_extend(h, "refs", refs, 4, NULL), h);
+    for (i = 0; i < 4; i++) TEST_ASSERT_EQUAL_INT(PGW_ENOTFOUND, refs[i].outcome);
+    ASSERT_ST(PGW_ELEASE, pgw_fail(h, "refs", refs, 4, NULL), h);
+    ASSERT_ST(PGW_ELEASE, pgw_snooze(h, "refs", refs, 4, SNOOZE_BY(1)), h);
+    ASSERT_ST(PGW_ELEASE, pgw_release(h, "refs", refs, 4), h);
+    ASSERT_ST(PGW_ENOTFOUND, pgw_cancel(h, "refs", refs, 4), h);
+    ASSERT_ST(
+        PGW_OK,
+        pgw_redrive(h, "refs",
+                    &(pgw_redrive_opts){sizeof(pgw_redrive_opts), ids, 4, NULL, PGW_UNLIMITED},
+                    &moved),
+        h);
     TEST_ASSERT_EQUAL_INT64(0, moved);
 }
 
@@ -283,25 +285,24 @@ void test_a_job_of_another_queue_is_not_touched(void)
     it_enqueue(h, "mine", NULL);
     it_enqueue(h, "yours", NULL);
     ref = it_claim_one(h, "mine");
-    ASSERT_ST(PGW_ELEASE, pgw_complete(h, "yours", &ref, NULL, 1, NULL), h);
-    ASSERT_ST(PGW_ENOTFOUND, pgw_cancel(h, "yours", &ref.id, 1, NULL), h);
-    ASSERT_ST(PGW_OK, pgw_complete(h, "mine", &ref, NULL, 1, NULL), h);
+    ASSERT_ST(PGW_ELEASE, pgw_complete(h, "yours", &ref, 1, NULL), h);
+    ASSERT_ST(PGW_ENOTFOUND, pgw_cancel(h, "yours", &ref, 1), h);
+    ASSERT_ST(PGW_OK, pgw_complete(h, "mine", &ref, 1, NULL), h);
 }
 
 void test_an_output_that_is_no_json_finishes_nothing(void)
 {
     const char *const outputs[] = {"1", "{no"};
-    pgw_status verdicts[2];
     pgw_ref refs[2];
 
     it_enqueue(h, "output", NULL);
     it_enqueue(h, "output", NULL);
     refs[0] = it_claim_one(h, "output");
     refs[1] = it_claim_one(h, "output");
-    ASSERT_ST(PGW_EINVAL, pgw_complete(h, "output", refs, outputs, 2, verdicts), h);
-    ASSERT_HAS("`outputs[1]` is not JSON (line 1, column 2)", pgw_error_message(h));
-    TEST_ASSERT_EQUAL_INT(PGW_EUNKNOWN, verdicts[0]); /* nothing is said of it */
-    ASSERT_ST(PGW_OK, pgw_complete(h, "output", refs, NULL, 2, verdicts), h);
+    ASSERT_ST(PGW_EINVAL, pgw_complete(h, "output", refs, 2, OUTPUTS(outputs)), h);
+    ASSERT_HAS("`opts->outputs[1]` is not JSON (line 1, column 2)", pgw_error_message(h));
+    TEST_ASSERT_EQUAL_INT(PGW_EUNKNOWN, refs[0].outcome); /* nothing is said of it */
+    ASSERT_ST(PGW_OK, pgw_complete(h, "output", refs, 2, NULL), h);
 }
 
 void test_arguments_at_their_limits(void)
@@ -312,13 +313,13 @@ void test_arguments_at_their_limits(void)
     size_t i;
 
     for (i = 0; i < 10000; i++) many[i] = (pgw_job_spec)PGW_JOB_SPEC_INIT;
-    ASSERT_ST(PGW_OK, pgw_enqueue_many(h, "limits", many, 10000, NULL, NULL, NULL), h);
-    ASSERT_ST(PGW_EINVAL, pgw_enqueue_many(h, "limits", many, 10001, NULL, NULL, NULL), h);
+    ASSERT_ST(PGW_OK, pgw_enqueue_many(h, "limits", many, 10000, NULL), h);
+    ASSERT_ST(PGW_EINVAL, pgw_enqueue_many(h, "limits", many, 10001, NULL), h);
     ASSERT_ST(PGW_EINVAL, it_claim(h, &batch, "limits", 10001), h);
     ASSERT_ST(PGW_OK, it_claim(h, &batch, "limits", 10000), h);
     TEST_ASSERT_EQUAL(10000, pgw_batch_count(batch));
     for (i = 0; i < 10000; i++) refs[i] = pgw_job_ref(pgw_batch_job(batch, i));
     pgw_batch_free(batch);
-    ASSERT_ST(PGW_EINVAL, pgw_complete(h, "limits", refs, NULL, 10001, NULL), h);
-    ASSERT_ST(PGW_OK, pgw_complete(h, "limits", refs, NULL, 10000, NULL), h);
+    ASSERT_ST(PGW_EINVAL, pgw_complete(h, "limits", refs, 10001, NULL), h);
+    ASSERT_ST(PGW_OK, pgw_complete(h, "limits", refs, 10000, NULL), h);
 }

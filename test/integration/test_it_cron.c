@@ -2,6 +2,7 @@
  * misfires, pauses, errors that stay alone. Time is given to the server's internal functions where
  * years have to pass. */
 #include "unity.h"
+#include "callkit.h"
 #include "pgw_all.h"
 #include "oom.h"
 #include "itpgw.h"
@@ -622,13 +623,15 @@ void test_a_zone_that_may_be_taken_for_an_abbreviation_is_refused(void)
         TEST_ASSERT_EQUAL_MESSAGE(cases[i].expected, pgw_cron_create(h, "s", "0 0 * * *", &o, NULL),
                                   zone);
         TEST_ASSERT_EQUAL_MESSAGE(
-            cases[i].expected, pgw_cron_next(h, "0 0 * * *", zone, 0, 1, ignore_time, NULL), zone);
+            cases[i].expected,
+            pgw_cron_next(h, "0 0 * * *", TIMES(zone, PGW_NONE, 1), ignore_time, NULL), zone);
         if (cases[i].expected != PGW_OK) ASSERT_HAS("Europe/Berlin", pgw_error_message(h));
     }
     /* nor is what is no name of a zone at all */
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_cron_next(h, "0 0 * * *", "CEST", 0, 1, ignore_time, NULL));
     TEST_ASSERT_EQUAL(PGW_EINVAL,
-                      pgw_cron_next(h, "0 0 * * *", "CET-1CEST", 0, 1, ignore_time, NULL));
+                      pgw_cron_next(h, "0 0 * * *", TIMES("CEST", PGW_NONE, 1), ignore_time, NULL));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_cron_next(h, "0 0 * * *", TIMES("CET-1CEST", PGW_NONE, 1),
+                                                ignore_time, NULL));
 }
 
 /* ---- one fails alone ---- */
@@ -800,7 +803,7 @@ static pgw_tick *claimed(const char *node)
     pgw_tick *tick;
     int64_t next_ms;
 
-    OK(pgw_cron_claim_due(h, node, NULL, 0, &tick, &next_ms));
+    OK(pgw_cron_claim_due(h, DUE_FOR(node, NULL, 0), &tick, &next_ms));
     return tick;
 }
 
@@ -813,19 +816,22 @@ void test_a_node_holds_a_tick_until_it_is_finished(void)
     int64_t next_ms = 0, until = 0, first_number;
     size_t size;
 
-    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY, pgw_cron_claim_due(h, "n1", NULL, 0, &tick, &next_ms));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY,
+                      pgw_cron_claim_due(h, DUE_FOR("n1", NULL, 0), &tick, &next_ms));
     TEST_ASSERT_NULL(tick);
     TEST_ASSERT_EQUAL_INT64(60000, next_ms);
     TEST_ASSERT_EQUAL_STRING("60000", pgtemp_value("SELECT next_ms FROM pgwork.cron_claim('n1')"));
     job.kind = "sweep", job.payload = "[1]", job.body = "a\0b", job.body_size = 3;
     o.job = &job;
     create("s", yearly, &o);
-    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY, pgw_cron_claim_due(h, "n1", NULL, 0, &tick, &next_ms));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY,
+                      pgw_cron_claim_due(h, DUE_FOR("n1", NULL, 0), &tick, &next_ms));
     TEST_ASSERT_TRUE(next_ms >= 1 && next_ms <= 60000);
     pgtemp_exec(
         "UPDATE pgwork.schedule SET base = clock_timestamp() - interval '10 years', next_at "
         "= '-infinity'");
-    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY, pgw_cron_claim_due(h, "n1", others, 1, &tick, NULL));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY,
+                      pgw_cron_claim_due(h, DUE_FOR("n1", others, 1), &tick, NULL));
     tick = claimed("n1");
     first_number = (int64_t)pgw_tick_token(tick).number;
     TEST_ASSERT_EQUAL_STRING("s", pgw_tick_schedule(tick));
@@ -839,7 +845,8 @@ void test_a_node_holds_a_tick_until_it_is_finished(void)
                       "'UTC'))::bigint * 1000000"),
         pgw_tick_slot_us(tick)); /* the latest of ten */
     TEST_ASSERT_TRUE(pgw_tick_until_us(tick) > pgw_tick_slot_us(tick));
-    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY, pgw_cron_claim_due(h, "n2", NULL, 0, &second, &next_ms));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY,
+                      pgw_cron_claim_due(h, DUE_FOR("n2", NULL, 0), &second, &next_ms));
     TEST_ASSERT_NULL(second);
     OK(pgw_cron_extend(h, pgw_tick_token(tick), 600000, &until));
     TEST_ASSERT_TRUE(until > pgw_tick_until_us(tick));
@@ -855,7 +862,8 @@ void test_a_node_holds_a_tick_until_it_is_finished(void)
 
     pgtemp_exec("UPDATE pgwork.schedule SET base = base - interval '10 years', next_at = "
                 "'-infinity'"); /* decided slots do not come again */
-    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY, pgw_cron_claim_due(h, "n2", NULL, 0, &tick, NULL));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY,
+                      pgw_cron_claim_due(h, DUE_FOR("n2", NULL, 0), &tick, NULL));
     OK(pgw_cron_run(h, "s", NULL));
     OK(pgw_cron_run(h, "s", &next_ms));
     TEST_ASSERT_EQUAL_INT64(0, next_ms);
@@ -866,7 +874,7 @@ void test_a_node_holds_a_tick_until_it_is_finished(void)
         "no space left", pgtemp_value("SELECT error FROM pgwork.tick ORDER BY slot DESC LIMIT 1"));
     pgw_tick_free(tick);
     TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY,
-                      pgw_cron_claim_due(h, "n2", NULL, 0, &tick, NULL)); /* one */
+                      pgw_cron_claim_due(h, DUE_FOR("n2", NULL, 0), &tick, NULL)); /* one */
 }
 
 /* In psql, say: the row is passed over, but what others see of it is due all the time. */
@@ -889,7 +897,8 @@ void test_what_is_due_and_held_by_an_open_transaction_is_not_asked_for_all_the_t
     TEST_ASSERT_EQUAL_STRING("held", PQgetvalue(r, 0, 0));
     TEST_ASSERT_EQUAL_STRING("1", PQgetvalue(r, 0, 1));
     PQclear(r);
-    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY, pgw_cron_claim_due(h, "n", NULL, 0, &tick, &next_ms));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY,
+                      pgw_cron_claim_due(h, DUE_FOR("n", NULL, 0), &tick, &next_ms));
     TEST_ASSERT_EQUAL_INT64(500, next_ms);
     OK(pgw_cron_tick(h, &fired, &next_ms));
     TEST_ASSERT_EQUAL_INT64(0, fired);
@@ -1039,7 +1048,8 @@ void test_a_schedule_that_gets_a_queue_ends_its_tick(void)
         pgtemp_value("SELECT concat_ws(' ', holder, finished_at IS NOT NULL, error) FROM "
                      "pgwork.tick"));
     create("s", "@every 1h", NULL);
-    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY, pgw_cron_claim_due(h, "n2", NULL, 0, &tick, NULL));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY,
+                      pgw_cron_claim_due(h, DUE_FOR("n2", NULL, 0), &tick, NULL));
 }
 
 /* A claim that came back to it at once would never end. */
@@ -1057,7 +1067,8 @@ void test_a_tick_out_of_turn_that_cannot_be_planned_is_tried_later(void)
     tick = claimed("n1");
     TEST_ASSERT_EQUAL_STRING("good", pgw_tick_schedule(tick));
     pgw_tick_free(tick);
-    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY, pgw_cron_claim_due(h, "n1", NULL, 0, &tick, &next_ms));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY,
+                      pgw_cron_claim_due(h, DUE_FOR("n1", NULL, 0), &tick, &next_ms));
     TEST_ASSERT_INT64_WITHIN(5000, 5001, next_ms); /* ten seconds, less what has passed */
     TEST_ASSERT_NOT_NULL(strstr(
         pgtemp_value("SELECT error FROM pgwork.schedule WHERE name = 'bad'"), "Atlantis/Capital"));
@@ -1089,7 +1100,7 @@ void test_another_node_takes_over_from_a_dead_one(void)
         pgw_tick *held;
         pgw_token token;
 
-        if (pgw_cron_claim_due(mine, "victim", NULL, 0, &held, NULL) != PGW_OK) _exit(1);
+        if (pgw_cron_claim_due(mine, DUE_FOR("victim", NULL, 0), &held, NULL) != PGW_OK) _exit(1);
         token = pgw_tick_token(held);
         if (write(ends[1], &token, sizeof(token)) != sizeof(token)) _exit(1);
         for (;;) pause();
@@ -1102,7 +1113,7 @@ void test_another_node_takes_over_from_a_dead_one(void)
     for (int i = 0; i < 200 && tick == NULL; i++) {
         int64_t next_ms;
 
-        if (pgw_cron_claim_due(h, "heir", NULL, 0, &tick, &next_ms) == PGW_OUTCOME_EMPTY)
+        if (pgw_cron_claim_due(h, DUE_FOR("heir", NULL, 0), &tick, &next_ms) == PGW_OUTCOME_EMPTY)
             poll(NULL, 0, next_ms > 100 ? 100 : (int)next_ms);
     }
     TEST_ASSERT_NOT_NULL(tick);
@@ -1191,7 +1202,7 @@ void test_a_tick_that_kills_its_nodes_is_given_up(void)
         pgw_tick_free(claimed("n"));
         pgtemp_exec("UPDATE pgwork.schedule SET until = clock_timestamp()");
     }
-    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY, pgw_cron_claim_due(h, "n", NULL, 0, &tick, NULL));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY, pgw_cron_claim_due(h, DUE_FOR("n", NULL, 0), &tick, NULL));
     TEST_ASSERT_NOT_NULL(strstr(pgtemp_value("SELECT error FROM pgwork.tick"), "given up"));
     TEST_ASSERT_EQUAL_STRING("t", pgtemp_value("SELECT finished_at > at FROM pgwork.tick"));
     create("s", "@every 1h", &o); /* its node begins again: it may fare no better */
@@ -1253,7 +1264,7 @@ static int run_what_is_due(pgw *mine, int node)
         pgw_tick *tick;
         int64_t next_ms;
         char sql[200];
-        const pgw_status st = pgw_cron_claim_due(mine, NULL, NULL, 0, &tick, &next_ms);
+        const pgw_status st = pgw_cron_claim_due(mine, NULL, &tick, &next_ms);
 
         if (st == PGW_OUTCOME_EMPTY) {
             poll(NULL, 0, next_ms > 20 ? 20 : (int)next_ms);
@@ -1306,7 +1317,7 @@ static pgw_status stepped(const pgw_status *done)
         struct pollfd fd = {.fd = pgw_fd(h), .events = POLLIN};
 
         TEST_ASSERT_TRUE(poll(&fd, 1, 10000) > 0);
-        pgw_step(h, PGW_EVENT_READ);
+        pgw_step(h);
     }
     return *done;
 }
@@ -1324,7 +1335,7 @@ void test_without_blocking(void)
     OK(pgw_cron_run(h, "s", NULL));
     done = PGW_OUTCOME_AGAIN;
     pgw_async(h, note, &done);
-    TEST_ASSERT_EQUAL(PGW_OUTCOME_AGAIN, pgw_cron_claim_due(h, "n", NULL, 0, &tick, NULL));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_AGAIN, pgw_cron_claim_due(h, DUE_FOR("n", NULL, 0), &tick, NULL));
     TEST_ASSERT_EQUAL(PGW_OK, stepped(&done));
     done = PGW_OUTCOME_AGAIN;
     pgw_async(h, note, &done);
@@ -1377,14 +1388,17 @@ void test_times_to_come(void)
 {
     char text[400] = "";
 
-    OK(pgw_cron_next(h, "0 12 29 2 *", "Asia/Kathmandu", INT64_C(1767225600000000), 2, count_times,
-                     text));
+    OK(pgw_cron_next(h, "0 12 29 2 *", TIMES("Asia/Kathmandu", INT64_C(1767225600000000), 2),
+                     count_times, text));
     TEST_ASSERT_EQUAL_STRING("Tue 2028-02-29 12:00:00 +05:45|Sun 2032-02-29 12:00:00 +05:45|",
                              text);
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_cron_next(h, "* * * *", NULL, 0, 1, count_times, text));
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_cron_next(h, "* * * * *", "Mars", 0, 1, count_times, text));
+    TEST_ASSERT_EQUAL(PGW_EINVAL,
+                      pgw_cron_next(h, "* * * *", TIMES(NULL, PGW_NONE, 1), count_times, text));
+    TEST_ASSERT_EQUAL(PGW_EINVAL,
+                      pgw_cron_next(h, "* * * * *", TIMES("Mars", PGW_NONE, 1), count_times, text));
     ASSERT_HAS("zone is \"Mars\": allowed is a name in pg_timezone_names", pgw_error_message(h));
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_cron_next(h, "* * * * *", NULL, 0, 0, count_times, text));
+    TEST_ASSERT_EQUAL(PGW_EINVAL,
+                      pgw_cron_next(h, "* * * * *", TIMES(NULL, PGW_NONE, 0), count_times, text));
 }
 
 /* ---- roles ---- */
@@ -1448,7 +1462,7 @@ void test_every_failed_allocation_is_told(void)
         OK(pgw_cron_create(h, "s", "@every 1h", NULL, NULL));
         OK(pgw_cron_run(h, "s", NULL));
         oom_fail(n);
-        st = pgw_cron_claim_due(h, "n", NULL, 0, &tick, NULL);
+        st = pgw_cron_claim_due(h, DUE_FOR("n", NULL, 0), &tick, NULL);
         oom_fail(0);
         if (st == PGW_OK) break;
         TEST_ASSERT_EQUAL(PGW_ENOMEM, st);

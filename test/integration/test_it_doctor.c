@@ -153,7 +153,7 @@ void test_overdue_leases_and_delayed_jobs_are_bad_at_once_where_no_reaper_is_at_
     for (int i = 0; i < 2; i++) it_enqueue(h, "overdue", NULL);
     for (int i = 0; i < 2; i++) it_claim_one(h, "overdue");
     later.delay_ms = 100000;
-    ASSERT_ST(PGW_OK, pgw_enqueue(h, "overdue", &later, NULL, NULL), h);
+    ASSERT_ST(PGW_OK, pgw_enqueue(h, "overdue", &later, NULL), h);
     ASSERT_HAS("good delayed jobs: ", visit(h)->text);
     pgtemp_exec(
         "DELETE FROM pgwork.beat;"
@@ -186,7 +186,7 @@ void test_shut_queues_and_dead_letters(void)
     it_enqueue(h, "ill", NULL);
     ref = it_claim_one(h, "ill");
     dead.dead = true;
-    ASSERT_ST(PGW_OK, pgw_fail(h, "ill", &ref, 1, &dead, NULL), h);
+    ASSERT_ST(PGW_OK, pgw_fail(h, "ill", &ref, 1, &dead), h);
     ASSERT_ST(PGW_OK, pgw_queue_pause(h, "ill"), h);
     ASSERT_ST(PGW_OK, pgw_queue_drain(h, "ill"), h);
     ASSERT_HAS("note queues: queue \"ill\" is paused: nothing is claimed from it | ",
@@ -307,7 +307,7 @@ void test_jobs_that_nobody_claims(void)
                visit(h)->text);
 
     /* it does not count what is too much */
-    ASSERT_ST(PGW_OK, pgw_queue_purge(h, "left", "all", NULL), h);
+    ASSERT_ST(PGW_OK, pgw_queue_purge(h, "left", PGW_STATE_ANY, NULL), h);
     pgtemp_exec(
         "INSERT INTO pgwork.live_job (queue, created_at) SELECT q.id, now() - interval '6 min'"
         " FROM pgwork.queue q, generate_series(1, 1000) WHERE q.name = 'left';"

@@ -53,8 +53,8 @@ void test_a_worker_whose_leases_cannot_be_extended_gives_up(void)
     TEST_ASSERT_TRUE(atomic_load(&seen) & PGW_SIGNAL_LOST);
 }
 
-static void hear_refused_login(void *arg, pgw_log_level level, const char *component,
-                               const char *message)
+static void hear_refused_login(pgw_log_level level, const char *component, const char *message,
+                               void *arg)
 {
     (void)arg, (void)level, (void)component;
     if (strstr(message, "53300") != NULL) atomic_fetch_add(&seen, 1);
@@ -62,8 +62,8 @@ static void hear_refused_login(void *arg, pgw_log_level level, const char *compo
 
 static atomic_int warnings, attempts;
 
-static void hear_warnings(void *arg, pgw_log_level level, const char *component,
-                          const char *message)
+static void hear_warnings(pgw_log_level level, const char *component, const char *message,
+                          void *arg)
 {
     (void)arg, (void)component;
     if (strstr(message, "/nowhere") == NULL) return;
@@ -89,8 +89,8 @@ void test_a_server_that_stays_away_is_logged_once_with_the_reason(void)
 
 static atomic_int failures;
 
-static void hear_failures(void *arg, pgw_log_level level, const char *component,
-                          const char *message)
+static void hear_failures(pgw_log_level level, const char *component, const char *message,
+                          void *arg)
 {
     (void)arg;
     if (level == PGW_LOG_INFO && strcmp(component, "worker") == 0 &&
@@ -111,7 +111,7 @@ void test_a_failed_handler_is_logged_with_attempt_and_error_and_the_last_one_cou
     pgw_worker_stats s;
 
     job.max_attempts = 1;
-    must(pgw_enqueue(h, queue, &job, NULL, NULL));
+    must(pgw_enqueue(h, queue, &job, NULL));
     atomic_store(&failures, 0);
     pgw_conf_set_log(conf, PGW_LOG_INFO, hear_failures, NULL);
     start(out_of_paper);
@@ -252,8 +252,8 @@ static pgw_verdict when_told(pgw_task *task, void *arg)
     return PGW_VERDICT_DONE;
 }
 
-static void hear_next_try(void *arg, pgw_log_level level, const char *component,
-                          const char *message)
+static void hear_next_try(pgw_log_level level, const char *component, const char *message,
+                          void *arg)
 {
     (void)arg, (void)level;
     if (strcmp(component, "worker") == 0 && strstr(message, "next try in") != NULL)
@@ -475,7 +475,7 @@ void test_a_stop_leaves_a_slow_server_its_time(void)
 
 /* ---- a server that is read-only for a while ---- */
 
-static void hear_refusal(void *arg, pgw_log_level level, const char *component, const char *message)
+static void hear_refusal(pgw_log_level level, const char *component, const char *message, void *arg)
 {
     (void)arg, (void)level;
     if (strcmp(component, "pq") == 0 && strstr(message, "25006") != NULL)

@@ -1,5 +1,6 @@
 /* Handles: opened, attached, forked, and in the caller's event loop. */
 #include "unity.h"
+#include "callkit.h"
 #include "pgw_all.h"
 #include "childkit.h"
 #include "pgtemp.h"
@@ -141,7 +142,7 @@ void test_nothing_is_no_handle(void)
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_open(NULL, NULL));
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_attach(NULL, NULL, NULL));
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_is_pooled(NULL, NULL));
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_step(NULL, 0));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_step(NULL));
     TEST_ASSERT_EQUAL_INT(-1, pgw_fd(NULL));
     TEST_ASSERT_EQUAL_INT(0, pgw_events(NULL));
     TEST_ASSERT_EQUAL_INT64(-1, pgw_timeout_ms(NULL));
@@ -222,8 +223,8 @@ void test_abandon_in_a_child_leaves_the_parents_session_alone(void)
 static pgw_status status_in_log;
 static int lines_of_log;
 
-static void call_from_log(void *arg, pgw_log_level level, const char *component,
-                          const char *message)
+static void call_from_log(pgw_log_level level, const char *component, const char *message,
+                          void *arg)
 {
     lines_of_log++;
     if (h != NULL) status_in_log = run("SELECT 1", 0);
@@ -418,7 +419,8 @@ void test_what_sends_nothing_tells_of_no_statement(void)
     TEST_ASSERT_EQUAL(PGW_EMISUSE, pgw_txn_commit(h));
     TEST_ASSERT_EQUAL_STRING("", pgw_error_statement(h));
     TEST_ASSERT_EQUAL(PGW_EINVAL, run("SELECT 1/0", 0));
-    TEST_ASSERT_EQUAL(PGW_EMISUSE, pgw_lock_acquire_xact(h, "l", PGW_LOCK_SHARED, 0, NULL));
+    TEST_ASSERT_EQUAL(PGW_EMISUSE,
+                      pgw_lock_acquire_xact(h, "l", LOCK_AS(PGW_LOCK_SHARED, 0), NULL));
     TEST_ASSERT_EQUAL_STRING("", pgw_error_statement(h));
 }
 
@@ -446,7 +448,7 @@ static void loop(void)
                                              (pgw_events(h) & PGW_EVENT_WRITE ? POLLOUT : 0))};
 
         poll(&p, 1, (int)pgw_timeout_ms(h));
-        st = pgw_step(h, p.revents);
+        st = pgw_step(h);
         TEST_ASSERT_TRUE_MESSAGE(turns < 10000, "a busy loop");
     }
     TEST_ASSERT_EQUAL(PGW_OK, st);
@@ -470,7 +472,7 @@ void test_async_delivers_once_and_fills_the_answer(void)
     TEST_ASSERT_EQUAL_INT(1, calls_of_done);
     TEST_ASSERT_EQUAL(PGW_OK, last_status);
     TEST_ASSERT_EQUAL_INT64(42, n);
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_step(h, 0));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_step(h));
     TEST_ASSERT_EQUAL_INT(1, calls_of_done);
     TEST_ASSERT_EQUAL_INT64(7, number("SELECT 7")); /* armed for one call only */
 }
@@ -497,7 +499,7 @@ void test_async_failure_at_once_is_not_delivered(void)
     calls_of_done = 0;
     pgw_async(h, done, NULL);
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw__pq_text(h, "test", "SELECT $1", &call));
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_step(h, 0));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_step(h));
     TEST_ASSERT_EQUAL_INT(0, calls_of_done);
     TEST_ASSERT_FALSE(pgw__pq_armed(h));
 }
@@ -589,8 +591,8 @@ void test_async_spurious_steps_are_harmless(void)
     pgw_async(h, done, NULL);
     TEST_ASSERT_EQUAL(PGW_OUTCOME_AGAIN, ask(&n, "SELECT 42", 0));
     /* called all the time, whatever poll would say, also while it connects */
-    for (int i = 0; i < 1000000 && st == PGW_OUTCOME_AGAIN; i++) st = pgw_step(h, 0);
-    while (st == PGW_OUTCOME_AGAIN) poll(NULL, 0, 1), st = pgw_step(h, 0);
+    for (int i = 0; i < 1000000 && st == PGW_OUTCOME_AGAIN; i++) st = pgw_step(h);
+    while (st == PGW_OUTCOME_AGAIN) poll(NULL, 0, 1), st = pgw_step(h);
     TEST_ASSERT_EQUAL(PGW_OK, st);
     TEST_ASSERT_EQUAL_INT64(42, n);
 }

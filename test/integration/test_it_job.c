@@ -1,6 +1,7 @@
 /* job: every verb and every outcome on a real server; whose transaction it is; what a late holder
  * may do. */
 #include "unity.h"
+#include "callkit.h"
 #include "pgw_all.h"
 #include "pgtemp.h"
 #include "itpgw.h"
@@ -68,8 +69,8 @@ void test_a_job_comes_back_as_it_was_sent(void)
     job.max_attempts = 4;
     job.lease_ms = 60000;
     job.tags = tags, job.tags_count = 3;
-    ASSERT_ST(PGW_OK, pgw_enqueue(h, "whole", &job, NULL, &id), h);
-    ASSERT_ST(PGW_OK, pgw_enqueue_many(h, "whole", &job, 1, NULL, NULL, NULL), h);
+    ASSERT_ST(PGW_OK, pgw_enqueue(h, "whole", &job, &id), h);
+    ASSERT_ST(PGW_OK, pgw_enqueue_many(h, "whole", &job, 1, NULL), h);
 
     o.queues = queues, o.queues_count = 1, o.max = 10, o.lease_ms = 1000;
     ASSERT_ST(PGW_OK, pgw_claim(h, &o, &batch), h);
@@ -107,10 +108,9 @@ void test_each_of_many_comes_back_as_it_was_sent(int tagged)
     static char payloads[N][40];
     static pgw_job_spec jobs[N];
     static pgw_ref refs[N];
+    static pgw_enqueued results[N];
     const pgw_job_spec blank = PGW_JOB_SPEC_INIT;
-    pgw_status verdicts[N];
     pgw_batch *batch;
-    int64_t ids[N];
     int i;
 
     ASSERT_ST(PGW_OK, pgw_queue_create(h, "each", NULL), h);
@@ -122,13 +122,13 @@ void test_each_of_many_comes_back_as_it_was_sent(int tagged)
         jobs[i].priority = i < N / 2 ? 2 : 5;
     }
     if (tagged > 0) jobs[N - 1].tags = tags, jobs[N - 1].tags_count = 1;
-    ASSERT_ST(PGW_OK, pgw_enqueue_many(h, "each", jobs, N, NULL, ids, NULL), h);
+    ASSERT_ST(PGW_OK, pgw_enqueue_many(h, "each", jobs, N, results), h);
     for (int got = 0; got < N; got = i) { /* in one claim, or in several */
         ASSERT_ST(PGW_OK, it_claim(h, &batch, "each", 1000), h);
         for (i = got; i < got + (int)pgw_batch_count(batch); i++) {
             const pgw_job *job = pgw_batch_job(batch, (size_t)(i - got));
 
-            TEST_ASSERT_EQUAL_INT64(ids[i], pgw_job_id(job));
+            TEST_ASSERT_EQUAL_INT64(results[i].id, pgw_job_id(job));
             TEST_ASSERT_EQUAL_STRING(jobs[i].payload, pgw_job_payload(job));
             TEST_ASSERT_EQUAL_STRING(jobs[i].kind, pgw_job_kind(job));
             TEST_ASSERT_EQUAL_INT(jobs[i].priority, pgw_job_priority(job));
@@ -142,11 +142,11 @@ void test_each_of_many_comes_back_as_it_was_sent(int tagged)
         }
         pgw_batch_free(batch);
     }
-    ASSERT_ST(PGW_OK, pgw_complete(h, "each", refs, NULL, 2, verdicts), h); /* a part of a row */
-    ASSERT_ST(PGW_ELEASE, pgw_complete(h, "each", refs + 1, NULL, N - 1, verdicts), h);
-    TEST_ASSERT_EQUAL(PGW_ENOTFOUND, verdicts[0]);
-    TEST_ASSERT_EQUAL(PGW_OK, verdicts[1]);
-    TEST_ASSERT_EQUAL(PGW_OK, verdicts[N - 2]);
+    ASSERT_ST(PGW_OK, pgw_complete(h, "each", refs, 2, NULL), h); /* a part of a row */
+    ASSERT_ST(PGW_ELEASE, pgw_complete(h, "each", refs + 1, N - 1, NULL), h);
+    TEST_ASSERT_EQUAL(PGW_ENOTFOUND, refs[1].outcome);
+    TEST_ASSERT_EQUAL(PGW_OK, refs[2].outcome);
+    TEST_ASSERT_EQUAL(PGW_OK, refs[N - 1].outcome);
     TEST_ASSERT_EQUAL_INT64(0,
                             pgtemp_number("SELECT count(*) FROM pgwork.job WHERE queue = 'each'"));
     ASSERT_ST(PGW_OK, pgw_queue_drop(h, "each", true), h);
@@ -157,7 +157,7 @@ static int keep_extras(const pgw_job *job, void *arg)
     const char *group = pgw_job_group(job), *meta = pgw_job_meta(job);
     char *text = arg, *end = text + strlen(text);
 
-    sprintf(end, "%s %s %lld %s;", pgw_job_state(job), group != NULL ? group : "-",
+    sprintf(end, "%s %s %lld %s;", pgw_state_name(pgw_job_state(job)), group != NULL ? group : "-",
             (long long)pgw_job_expires_us(job), meta != NULL ? meta : "-");
     return 0;
 }
@@ -172,8 +172,8 @@ void test_group_expiry_and_meta_stay_with_a_job(void)
     jobs[0].group = "ann", jobs[0].meta = "{\"t\":1}";
     jobs[0].expires_us = INT64_C(4102444800000000); /* 2100 */
     jobs[2].group = "bob", jobs[2].delay_ms = 3600000, jobs[2].meta = "{}";
-    ASSERT_ST(PGW_OK, pgw_enqueue(h, "extras", &jobs[0], NULL, NULL), h);
-    ASSERT_ST(PGW_OK, pgw_enqueue_many(h, "extras", jobs, 3, NULL, NULL, NULL), h);
+    ASSERT_ST(PGW_OK, pgw_enqueue(h, "extras", &jobs[0], NULL), h);
+    ASSERT_ST(PGW_OK, pgw_enqueue_many(h, "extras", jobs, 3, NULL), h);
     o.queue = "extras";
     ASSERT_ST(PGW_OK, pgw_jobs_each(h, &o, keep_extras, text), h);
     TEST_ASSERT_EQUAL_STRING("ready ann 4102444800000000 {\"t\": 1};"
@@ -201,16 +201,16 @@ void test_jobs_that_are_claimed_apart_do_not_wait_for_each_other(void)
     pgw *other = it_open();
 
     for (int i = 0; i < 100; i++) jobs[i] = blank;
-    ASSERT_ST(PGW_OK, pgw_enqueue_many(h, "apart", jobs, 100, NULL, NULL, NULL), h);
+    ASSERT_ST(PGW_OK, pgw_enqueue_many(h, "apart", jobs, 100, NULL), h);
     o.queues = queues, o.queues_count = 1, o.max = 3, o.apart = true;
     ASSERT_ST(PGW_OK, pgw_claim(h, &o, &batch), h);
     TEST_ASSERT_EQUAL(3, pgw_batch_count(batch));
     for (size_t i = 0; i < 3; i++) refs[i] = pgw_job_ref(pgw_batch_job(batch, i));
     pgw_batch_free(batch);
     ASSERT_ST(PGW_OK, pgw_txn_begin(h), h);
-    ASSERT_ST(PGW_OK, pgw_complete(h, "apart", &refs[0], NULL, 1, NULL), h);
-    ASSERT_ST(PGW_OK, pgw_complete(other, "apart", &refs[1], NULL, 1, NULL), other);
-    ASSERT_ST(PGW_OK, pgw_complete_and_claim(other, &refs[2], 1, &o, NULL, &batch), other);
+    ASSERT_ST(PGW_OK, pgw_complete(h, "apart", &refs[0], 1, NULL), h);
+    ASSERT_ST(PGW_OK, pgw_complete(other, "apart", &refs[1], 1, NULL), other);
+    ASSERT_ST(PGW_OK, pgw_complete_and_claim(other, &refs[2], 1, &o, &batch), other);
     TEST_ASSERT_EQUAL(3, pgw_batch_count(batch));
     pgw_batch_free(batch);
     ASSERT_ST(PGW_OK, pgw_txn_commit(h), h);
@@ -226,7 +226,7 @@ void test_a_claim_of_many_jobs_apart_takes_the_few_that_there_are(void)
     pgw_claim_opts o = PGW_CLAIM_OPTS_INIT;
     pgw_batch *batch;
 
-    ASSERT_ST(PGW_OK, pgw_enqueue(h, "few", &job, NULL, NULL), h);
+    ASSERT_ST(PGW_OK, pgw_enqueue(h, "few", &job, NULL), h);
     o.queues = queues, o.queues_count = 1, o.max = 10000, o.apart = true;
     ASSERT_ST(PGW_OK, pgw_claim(h, &o, &batch), h);
     TEST_ASSERT_EQUAL(1, pgw_batch_count(batch));
@@ -238,16 +238,16 @@ void test_priority_goes_first_then_age(void)
 {
     pgw_job_spec jobs[4] = {PGW_JOB_SPEC_INIT, PGW_JOB_SPEC_INIT, PGW_JOB_SPEC_INIT,
                             PGW_JOB_SPEC_INIT};
+    pgw_enqueued results[4];
     pgw_batch *batch;
-    int64_t ids[4];
 
     jobs[0].priority = 9, jobs[1].priority = 0, jobs[2].priority = 5, jobs[3].priority = 0;
-    ASSERT_ST(PGW_OK, pgw_enqueue_many(h, "prio", jobs, 4, NULL, ids, NULL), h);
+    ASSERT_ST(PGW_OK, pgw_enqueue_many(h, "prio", jobs, 4, results), h);
     ASSERT_ST(PGW_OK, it_claim(h, &batch, "prio", 10), h);
-    TEST_ASSERT_EQUAL_INT64(ids[1], pgw_job_id(pgw_batch_job(batch, 0)));
-    TEST_ASSERT_EQUAL_INT64(ids[3], pgw_job_id(pgw_batch_job(batch, 1)));
-    TEST_ASSERT_EQUAL_INT64(ids[2], pgw_job_id(pgw_batch_job(batch, 2)));
-    TEST_ASSERT_EQUAL_INT64(ids[0], pgw_job_id(pgw_batch_job(batch, 3)));
+    TEST_ASSERT_EQUAL_INT64(results[1].id, pgw_job_id(pgw_batch_job(batch, 0)));
+    TEST_ASSERT_EQUAL_INT64(results[3].id, pgw_job_id(pgw_batch_job(batch, 1)));
+    TEST_ASSERT_EQUAL_INT64(results[2].id, pgw_job_id(pgw_batch_job(batch, 2)));
+    TEST_ASSERT_EQUAL_INT64(results[0].id, pgw_job_id(pgw_batch_job(batch, 3)));
     pgw_batch_free(batch);
 }
 
@@ -262,16 +262,16 @@ void test_a_delayed_job_waits(void)
     pgw_batch *batch;
 
     job.delay_ms = 3600000;
-    ASSERT_ST(PGW_OK, pgw_enqueue(h, "later", &job, NULL, NULL), h);
+    ASSERT_ST(PGW_OK, pgw_enqueue(h, "later", &job, NULL), h);
     job.delay_ms = 0;
     job.run_at_us = in_a_year();
-    ASSERT_ST(PGW_OK, pgw_enqueue(h, "later", &job, NULL, NULL), h);
+    ASSERT_ST(PGW_OK, pgw_enqueue(h, "later", &job, NULL), h);
     ASSERT_ST(PGW_OUTCOME_EMPTY, it_claim(h, &batch, "later", 10), h);
     TEST_ASSERT_EQUAL_INT64(
         job.run_at_us, pgtemp_number("SELECT max(extract(epoch FROM run_at) * 1000000)::bigint "
                                      "FROM pgwork.job WHERE queue = 'later'"));
     job.run_at_us = 1; /* long ago: at once */
-    ASSERT_ST(PGW_OK, pgw_enqueue(h, "later", &job, NULL, NULL), h);
+    ASSERT_ST(PGW_OK, pgw_enqueue(h, "later", &job, NULL), h);
     it_claim_one(h, "later");
 }
 
@@ -284,7 +284,7 @@ void test_many_mix_what_they_like(void)
     jobs[1].delay_ms = 3600000;
     jobs[2].run_at_us = in_a_year();
     jobs[3].max_attempts = 7, jobs[3].lease_ms = 200, jobs[3].kind = "k";
-    ASSERT_ST(PGW_OK, pgw_enqueue_many(h, "mixed", jobs, 4, NULL, NULL, NULL), h);
+    ASSERT_ST(PGW_OK, pgw_enqueue_many(h, "mixed", jobs, 4, NULL), h);
     TEST_ASSERT_EQUAL_INT64(
         2, pgtemp_number(
                "SELECT count(*) FROM pgwork.job WHERE queue = 'mixed' AND state = 'delayed'"));
@@ -298,68 +298,73 @@ void test_many_mix_what_they_like(void)
 void test_unique_keys_and_their_policies(void)
 {
     pgw_job_spec job = PGW_JOB_SPEC_INIT;
-    pgw_status outcomes[2];
+    pgw_enqueued results[2];
     pgw_job_spec two[2];
     int64_t id, again;
     pgw_ref ref;
 
     job.key = "k", job.payload = "1";
-    ASSERT_ST(PGW_OK, pgw_enqueue(h, "unique", &job, NULL, &id), h);
-    ASSERT_ST(PGW_OUTCOME_EXISTS, pgw_enqueue(h, "unique", &job, NULL, &again), h);
+    ASSERT_ST(PGW_OK, pgw_enqueue(h, "unique", &job, &id), h);
+    ASSERT_ST(PGW_OUTCOME_EXISTS, pgw_enqueue(h, "unique", &job, &again), h);
     TEST_ASSERT_EQUAL_INT64(id, again);
     job.key_policy = PGW_KEY_POLICY_REPLACE, job.payload = "2";
-    ASSERT_ST(PGW_OUTCOME_REPLACED, pgw_enqueue(h, "unique", &job, NULL, &again), h);
+    ASSERT_ST(PGW_OUTCOME_REPLACED, pgw_enqueue(h, "unique", &job, &again), h);
     TEST_ASSERT_EQUAL_INT64(id, again);
     TEST_ASSERT_EQUAL_STRING("2",
                              pgtemp_value("SELECT payload FROM pgwork.job WHERE queue = 'unique'"));
     job.key_policy = PGW_KEY_POLICY_ERROR;
-    ASSERT_ST(PGW_EEXISTS, pgw_enqueue(h, "unique", &job, NULL, &again), h);
+    ASSERT_ST(PGW_EEXISTS, pgw_enqueue(h, "unique", &job, &again), h);
     TEST_ASSERT_EQUAL_INT64(0, again);
 
     two[0] = two[1] = job;
     two[0].key_policy = two[1].key_policy = PGW_KEY_POLICY_SKIP;
     two[0].key = "fresh";
-    ASSERT_ST(PGW_OUTCOME_EXISTS, pgw_enqueue_many(h, "unique", two, 2, NULL, NULL, outcomes), h);
-    TEST_ASSERT_EQUAL(PGW_OK, outcomes[0]);
-    TEST_ASSERT_EQUAL(PGW_OUTCOME_EXISTS, outcomes[1]);
+    ASSERT_ST(PGW_OUTCOME_EXISTS, pgw_enqueue_many(h, "unique", two, 2, results), h);
+    TEST_ASSERT_EQUAL(PGW_OK, results[0].outcome);
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_EXISTS, results[1].outcome);
 
     /* unfinished: taken until the end of the job */
     ref = it_claim_one(h, "unique");
-    ASSERT_ST(PGW_EEXISTS, pgw_enqueue(h, "unique", &job, NULL, NULL), h);
-    ASSERT_ST(PGW_OK, pgw_complete(h, "unique", &ref, NULL, 1, NULL), h);
-    ASSERT_ST(PGW_OK, pgw_enqueue(h, "unique", &job, NULL, NULL), h);
+    ASSERT_ST(PGW_EEXISTS, pgw_enqueue(h, "unique", &job, NULL), h);
+    ASSERT_ST(PGW_OK, pgw_complete(h, "unique", &ref, 1, NULL), h);
+    ASSERT_ST(PGW_OK, pgw_enqueue(h, "unique", &job, NULL), h);
 
     /* ready: taken until the claim */
     job.key_scope = PGW_KEY_SCOPE_READY, job.key_policy = PGW_KEY_POLICY_SKIP;
-    ASSERT_ST(PGW_OK, pgw_enqueue(h, "unique_ready", &job, NULL, NULL), h);
-    ASSERT_ST(PGW_OUTCOME_EXISTS, pgw_enqueue(h, "unique_ready", &job, NULL, NULL), h);
+    ASSERT_ST(PGW_OK, pgw_enqueue(h, "unique_ready", &job, NULL), h);
+    ASSERT_ST(PGW_OUTCOME_EXISTS, pgw_enqueue(h, "unique_ready", &job, NULL), h);
     it_claim_one(h, "unique_ready");
-    ASSERT_ST(PGW_OK, pgw_enqueue(h, "unique_ready", &job, NULL, NULL), h);
+    ASSERT_ST(PGW_OK, pgw_enqueue(h, "unique_ready", &job, NULL), h);
 
     /* period: taken for a time, whatever becomes of the job */
     job.key_scope = PGW_KEY_SCOPE_PERIOD, job.key_period_ms = 3600000;
-    ASSERT_ST(PGW_OK, pgw_enqueue(h, "unique_period", &job, NULL, NULL), h);
+    ASSERT_ST(PGW_OK, pgw_enqueue(h, "unique_period", &job, NULL), h);
     ref = it_claim_one(h, "unique_period");
-    ASSERT_ST(PGW_OK, pgw_complete(h, "unique_period", &ref, NULL, 1, NULL), h);
-    ASSERT_ST(PGW_OUTCOME_EXISTS, pgw_enqueue(h, "unique_period", &job, NULL, NULL), h);
+    ASSERT_ST(PGW_OK, pgw_complete(h, "unique_period", &ref, 1, NULL), h);
+    ASSERT_ST(PGW_OUTCOME_EXISTS, pgw_enqueue(h, "unique_period", &job, NULL), h);
 }
 
 void test_an_operation_is_applied_once(void)
 {
     static const char op[] = "11111111-2222-3333-4444-555555555555",
                       other[] = "11111111-2222-3333-4444-555555555556";
-    const pgw_job_spec jobs[2] = {PGW_JOB_SPEC_INIT, PGW_JOB_SPEC_INIT};
-    int64_t id, again, ids[2], ids_again[2];
+    pgw_job_spec jobs[2] = {PGW_JOB_SPEC_INIT, PGW_JOB_SPEC_INIT};
+    pgw_enqueued first[2], second[2];
+    int64_t id, again;
 
-    ASSERT_ST(PGW_OK, pgw_enqueue(h, "ops", jobs, op, &id), h);
-    ASSERT_ST(PGW_OUTCOME_REPEATED, pgw_enqueue(h, "ops", jobs, op, &again), h);
+    jobs[0].op = op;
+    ASSERT_ST(PGW_OK, pgw_enqueue(h, "ops", jobs, &id), h);
+    ASSERT_ST(PGW_OUTCOME_REPEATED, pgw_enqueue(h, "ops", jobs, &again), h);
     TEST_ASSERT_EQUAL_INT64(id, again);
-    ASSERT_ST(PGW_OK, pgw_enqueue_many(h, "ops", jobs, 2, other, ids, NULL), h);
-    ASSERT_ST(PGW_OUTCOME_REPEATED, pgw_enqueue_many(h, "ops", jobs, 2, other, ids_again, NULL), h);
-    TEST_ASSERT_EQUAL_MEMORY(ids, ids_again, sizeof(ids));
-    ASSERT_ST(PGW_EINVAL, pgw_enqueue_many(h, "ops", jobs, 1, other, ids_again, NULL), h);
-    ASSERT_HAS("`op` was used for another number of jobs", pgw_error_message(h));
-    TEST_ASSERT_EQUAL_INT64(0, ids_again[0]);
+    jobs[0].op = other;
+    ASSERT_ST(PGW_OK, pgw_enqueue_many(h, "ops", jobs, 2, first), h);
+    ASSERT_ST(PGW_OUTCOME_REPEATED, pgw_enqueue_many(h, "ops", jobs, 2, second), h);
+    TEST_ASSERT_EQUAL_INT64(first[0].id, second[0].id);
+    TEST_ASSERT_EQUAL_INT64(first[1].id, second[1].id);
+    ASSERT_ST(PGW_EINVAL, pgw_enqueue_many(h, "ops", jobs, 1, second), h);
+    ASSERT_HAS("the operation id was used for another number of jobs", pgw_error_message(h));
+    TEST_ASSERT_EQUAL_INT64(0, second[0].id);
+    TEST_ASSERT_EQUAL(PGW_EUNKNOWN, second[0].outcome);
     TEST_ASSERT_EQUAL_INT64(3,
                             pgtemp_number("SELECT count(*) FROM pgwork.job WHERE queue = 'ops'"));
 }
@@ -373,10 +378,10 @@ void test_a_queues_limit_of_bytes(void)
     o.max_bytes = 100;
     ASSERT_ST(PGW_OK, pgw_queue_create(h, "small", &o), h);
     job.body = body, job.body_size = 101;
-    ASSERT_ST(PGW_ELIMIT, pgw_enqueue(h, "small", &job, NULL, NULL), h);
-    ASSERT_ST(PGW_ELIMIT, pgw_enqueue_many(h, "small", &job, 1, NULL, NULL, NULL), h);
+    ASSERT_ST(PGW_ELIMIT, pgw_enqueue(h, "small", &job, NULL), h);
+    ASSERT_ST(PGW_ELIMIT, pgw_enqueue_many(h, "small", &job, 1, NULL), h);
     job.body_size = 100;
-    ASSERT_ST(PGW_OK, pgw_enqueue(h, "small", &job, NULL, NULL), h);
+    ASSERT_ST(PGW_OK, pgw_enqueue(h, "small", &job, NULL), h);
 }
 
 /* Whether the library refuses it or the server does. */
@@ -392,26 +397,26 @@ void test_which_of_many_is_refused_can_be_asked(void)
     o.max_bytes = 100;
     ASSERT_ST(PGW_OK, pgw_queue_create(h, "which", &o), h);
     jobs[2].body = body, jobs[2].body_size = sizeof(body);
-    ASSERT_ST(PGW_ELIMIT, pgw_enqueue_many(h, "which", jobs, 3, NULL, NULL, NULL), h);
+    ASSERT_ST(PGW_ELIMIT, pgw_enqueue_many(h, "which", jobs, 3, NULL), h);
     TEST_ASSERT_EQUAL_size_t(2, pgw_error_index(h));
-    ASSERT_ST(PGW_ELIMIT, pgw_enqueue(h, "which", &jobs[2], NULL, NULL), h);
+    ASSERT_ST(PGW_ELIMIT, pgw_enqueue(h, "which", &jobs[2], NULL), h);
     TEST_ASSERT_EQUAL_size_t(PGW_NO_INDEX, pgw_error_index(h));
     jobs[2].body = NULL, jobs[2].body_size = 0;
 
     /* in the order of the keys the second one comes last */
     jobs[0].key_policy = jobs[1].key_policy = jobs[2].key_policy = PGW_KEY_POLICY_ERROR;
     jobs[0].key = "b", jobs[1].key = "c", jobs[2].key = "a";
-    ASSERT_ST(PGW_OK, pgw_enqueue(h, "which", &jobs[1], NULL, NULL), h);
-    ASSERT_ST(PGW_EEXISTS, pgw_enqueue_many(h, "which", jobs, 3, NULL, NULL, NULL), h);
+    ASSERT_ST(PGW_OK, pgw_enqueue(h, "which", &jobs[1], NULL), h);
+    ASSERT_ST(PGW_EEXISTS, pgw_enqueue_many(h, "which", jobs, 3, NULL), h);
     TEST_ASSERT_EQUAL_size_t(1, pgw_error_index(h));
 
     jobs[0].priority = 10;
-    ASSERT_ST(PGW_EINVAL, pgw_enqueue_many(h, "which", jobs, 3, NULL, NULL, NULL), h);
+    ASSERT_ST(PGW_EINVAL, pgw_enqueue_many(h, "which", jobs, 3, NULL), h);
     TEST_ASSERT_EQUAL_size_t(0, pgw_error_index(h));
     claim.queues = queues, claim.queues_count = 2;
     ASSERT_ST(PGW_EINVAL, pgw_claim(h, &claim, &batch), h);
     TEST_ASSERT_EQUAL_size_t(1, pgw_error_index(h));
-    ASSERT_ST(PGW_EINVAL, pgw_enqueue(h, "no\nname", &jobs[1], NULL, NULL), h);
+    ASSERT_ST(PGW_EINVAL, pgw_enqueue(h, "no\nname", &jobs[1], NULL), h);
     TEST_ASSERT_EQUAL_size_t(PGW_NO_INDEX, pgw_error_index(h));
     TEST_ASSERT_EQUAL_size_t(PGW_NO_INDEX, pgw_error_index(NULL));
 }
@@ -429,7 +434,7 @@ void test_an_attached_enqueue_stands_and_falls_with_the_transaction(void)
     a = attached(&conn);
     run(conn, "BEGIN");
     run(conn, "INSERT INTO orders VALUES (1)");
-    ASSERT_ST(PGW_OK, pgw_enqueue(a, "tx", &job, NULL, NULL), a);
+    ASSERT_ST(PGW_OK, pgw_enqueue(a, "tx", &job, NULL), a);
     ASSERT_ST(PGW_OUTCOME_EMPTY, it_claim(h, &batch, "tx", 1), h);
     run(conn, "ROLLBACK");
     ASSERT_ST(PGW_OUTCOME_EMPTY, it_claim(h, &batch, "tx", 1), h);
@@ -437,7 +442,7 @@ void test_an_attached_enqueue_stands_and_falls_with_the_transaction(void)
 
     run(conn, "BEGIN");
     run(conn, "INSERT INTO orders VALUES (2)");
-    ASSERT_ST(PGW_OK, pgw_enqueue_many(a, "tx", &job, 1, NULL, NULL, NULL), a);
+    ASSERT_ST(PGW_OK, pgw_enqueue_many(a, "tx", &job, 1, NULL), a);
     run(conn, "COMMIT");
     it_claim_one(h, "tx");
     TEST_ASSERT_EQUAL_INT64(1, pgtemp_number("SELECT count(*) FROM orders"));
@@ -456,7 +461,7 @@ void test_an_attached_complete_commits_with_the_callers_writes(void)
     ref = it_claim_one(h, "exact");
     run(conn, "BEGIN");
     run(conn, "INSERT INTO results VALUES (1)");
-    ASSERT_ST(PGW_OK, pgw_complete(a, "exact", &ref, NULL, 1, NULL), a);
+    ASSERT_ST(PGW_OK, pgw_complete(a, "exact", &ref, 1, NULL), a);
     run(conn, "ROLLBACK");
     TEST_ASSERT_EQUAL_STRING("leased",
                              pgtemp_value("SELECT state FROM pgwork.job WHERE queue = 'exact'"));
@@ -465,13 +470,13 @@ void test_an_attached_complete_commits_with_the_callers_writes(void)
     stale.token.nonce++;
     run(conn, "BEGIN");
     run(conn, "INSERT INTO results VALUES (2)");
-    ASSERT_ST(PGW_ELEASE, pgw_complete(a, "exact", &stale, NULL, 1, NULL), a);
+    ASSERT_ST(PGW_ELEASE, pgw_complete(a, "exact", &stale, 1, NULL), a);
     TEST_ASSERT_EQUAL_INT_MESSAGE(PQTRANS_INTRANS, PQtransactionStatus(conn), "the caller decides");
     run(conn, "ROLLBACK");
 
     run(conn, "BEGIN");
     run(conn, "INSERT INTO results VALUES (3)");
-    ASSERT_ST(PGW_OK, pgw_complete(a, "exact", &ref, NULL, 1, NULL), a);
+    ASSERT_ST(PGW_OK, pgw_complete(a, "exact", &ref, 1, NULL), a);
     run(conn, "COMMIT");
     TEST_ASSERT_EQUAL_INT64(0,
                             pgtemp_number("SELECT count(*) FROM pgwork.job WHERE queue = 'exact'"));
@@ -488,7 +493,7 @@ void test_in_a_failed_transaction_nothing_is_sent(void)
 
     run(conn, "BEGIN");
     PQclear(PQexec(conn, "SELECT 1/0"));
-    ASSERT_ST(PGW_ETXN, pgw_enqueue(a, "tx", &job, NULL, NULL), a);
+    ASSERT_ST(PGW_ETXN, pgw_enqueue(a, "tx", &job, NULL), a);
     pgw_close(a);
     PQfinish(conn);
 }
@@ -503,14 +508,14 @@ void test_release_and_snooze_charge_no_attempt_and_fail_does(void)
     int64_t id = it_enqueue(h, "attempts", NULL);
 
     ref = it_claim_one(h, "attempts");
-    ASSERT_ST(PGW_OK, pgw_release(h, "attempts", &ref, 1, NULL), h);
-    ASSERT_ST(PGW_ELEASE, pgw_release(h, "attempts", &ref, 1, NULL), h);
+    ASSERT_ST(PGW_OK, pgw_release(h, "attempts", &ref, 1), h);
+    ASSERT_ST(PGW_ELEASE, pgw_release(h, "attempts", &ref, 1), h);
     ref = it_claim_one(h, "attempts");
-    ASSERT_ST(PGW_OK, pgw_snooze(h, "attempts", &ref, 1, 0, NULL), h);
+    ASSERT_ST(PGW_OK, pgw_snooze(h, "attempts", &ref, 1, SNOOZE_BY(0)), h);
     ASSERT_ST(PGW_OK, pgw_reaper_tick(h, NULL, NULL), h);
     ref = it_claim_one(h, "attempts");
     now.retry_ms = 0, now.error = "it rained";
-    ASSERT_ST(PGW_OK, pgw_fail(h, "attempts", &ref, 1, &now, NULL), h);
+    ASSERT_ST(PGW_OK, pgw_fail(h, "attempts", &ref, 1, &now), h);
     TEST_ASSERT_EQUAL_STRING("it rained",
                              pgtemp_value("SELECT error FROM pgwork.job WHERE queue = 'attempts'"));
     ASSERT_ST(PGW_OK, pgw_reaper_tick(h, NULL, NULL), h);
@@ -528,7 +533,7 @@ void test_delayed_jobs_run_at_another_time(void)
     int64_t id, n;
 
     job.delay_ms = 3600000;
-    ASSERT_ST(PGW_OK, pgw_enqueue(h, "waiting", &job, NULL, &id), h);
+    ASSERT_ST(PGW_OK, pgw_enqueue(h, "waiting", &job, &id), h);
     o.ids = &id, o.ids_count = 1, o.delay_ms = 1800000;
     ASSERT_ST(PGW_OK, pgw_reschedule(h, "waiting", &o, &n), h);
     TEST_ASSERT_EQUAL_INT64(1, n);
@@ -552,26 +557,28 @@ void test_a_job_without_attempts_left_is_a_dead_letter_and_comes_back_by_redrive
     pgw_ref ref;
 
     job.max_attempts = 1, job.kind = "x";
-    ASSERT_ST(PGW_OK, pgw_enqueue(h, "dying", &job, NULL, &id), h);
+    ASSERT_ST(PGW_OK, pgw_enqueue(h, "dying", &job, &id), h);
     ref = it_claim_one(h, "dying");
-    ASSERT_ST(PGW_OK, pgw_fail(h, "dying", &ref, 1, NULL, NULL), h);
+    ASSERT_ST(PGW_OK, pgw_fail(h, "dying", &ref, 1, NULL), h);
     it_enqueue(h, "dying", NULL);
     ref = it_claim_one(h, "dying");
     dead.dead = true, dead.error = "no use";
-    ASSERT_ST(PGW_OK, pgw_fail(h, "dying", &ref, 1, &dead, NULL), h);
+    ASSERT_ST(PGW_OK, pgw_fail(h, "dying", &ref, 1, &dead), h);
     TEST_ASSERT_EQUAL_INT64(
         2,
         pgtemp_number("SELECT count(*) FROM pgwork.job WHERE queue = 'dying' AND state = 'dead'"));
 
-    ASSERT_ST(
-        PGW_OK,
-        pgw_redrive(h, "dying",
-                    &(pgw_redrive_opts){sizeof(pgw_redrive_opts), NULL, 0, "nothing of it", 0}, &n),
-        h);
+    ASSERT_ST(PGW_OK,
+              pgw_redrive(h, "dying",
+                          &(pgw_redrive_opts){sizeof(pgw_redrive_opts), NULL, 0, "nothing of it",
+                                              PGW_UNLIMITED},
+                          &n),
+              h);
     TEST_ASSERT_EQUAL_INT64(0, n);
     ASSERT_ST(
         PGW_OK,
-        pgw_redrive(h, "dying", &(pgw_redrive_opts){sizeof(pgw_redrive_opts), &id, 0, NULL, 0}, &n),
+        pgw_redrive(h, "dying",
+                    &(pgw_redrive_opts){sizeof(pgw_redrive_opts), &id, 0, NULL, PGW_UNLIMITED}, &n),
         h);
     TEST_ASSERT_EQUAL_INT64(0, n); /* an empty list is not all of them */
     ASSERT_ST(PGW_OK,
@@ -582,7 +589,8 @@ void test_a_job_without_attempts_left_is_a_dead_letter_and_comes_back_by_redrive
     TEST_ASSERT_EQUAL_INT64(0, n);
     ASSERT_ST(
         PGW_OK,
-        pgw_redrive(h, "dying", &(pgw_redrive_opts){sizeof(pgw_redrive_opts), &id, 1, NULL, 0}, &n),
+        pgw_redrive(h, "dying",
+                    &(pgw_redrive_opts){sizeof(pgw_redrive_opts), &id, 1, NULL, PGW_UNLIMITED}, &n),
         h);
     TEST_ASSERT_EQUAL_INT64(1, n);
     TEST_ASSERT_EQUAL_INT64(id, it_claim_one(h, "dying").id);
@@ -616,29 +624,28 @@ void test_each_job_of_many_gets_its_verdict(void)
     enum { N = 300 };
     static pgw_job_spec jobs[N];
     static pgw_ref refs[N];
-    static pgw_status verdicts[N];
     pgw_batch *batch;
     int i;
 
     for (i = 0; i < N; i++) jobs[i] = (pgw_job_spec)PGW_JOB_SPEC_INIT;
-    ASSERT_ST(PGW_OK, pgw_enqueue_many(h, "verdicts", jobs, N, NULL, NULL, NULL), h);
+    ASSERT_ST(PGW_OK, pgw_enqueue_many(h, "verdicts", jobs, N, NULL), h);
     ASSERT_ST(PGW_OK, it_claim(h, &batch, "verdicts", N), h);
     TEST_ASSERT_EQUAL(N, pgw_batch_count(batch));
     for (i = 0; i < N; i++) refs[i] = pgw_job_ref(pgw_batch_job(batch, (size_t)(N - 1 - i)));
     pgw_batch_free(batch);
     for (i = 0; i < N; i += 10) refs[i].token.nonce ^= 1;
     refs[7].id = 987654321;
-    ASSERT_ST(PGW_ELEASE, pgw_complete(h, "verdicts", refs, NULL, N, verdicts), h);
+    ASSERT_ST(PGW_ELEASE, pgw_complete(h, "verdicts", refs, N, NULL), h);
     ASSERT_HAS("31 of 300", pgw_error_message(h));
     for (i = 0; i < N; i++) {
         TEST_ASSERT_EQUAL_INT_MESSAGE(i == 7        ? PGW_ENOTFOUND
                                       : i % 10 == 0 ? PGW_ELEASE
                                                     : PGW_OK,
-                                      verdicts[i], "a verdict");
+                                      refs[i].outcome, "an outcome");
     }
     TEST_ASSERT_EQUAL_INT64(
         31, pgtemp_number("SELECT count(*) FROM pgwork.job WHERE queue = 'verdicts'"));
-    ASSERT_ST(PGW_ENOTFOUND, pgw_complete(h, "no such queue", refs, NULL, 1, NULL), h);
+    ASSERT_ST(PGW_ENOTFOUND, pgw_complete(h, "no such queue", refs, 1, NULL), h);
 }
 
 void test_outputs_are_kept_as_long_as_retention_says(void)
@@ -653,7 +660,7 @@ void test_outputs_are_kept_as_long_as_retention_says(void)
     it_enqueue(h, "kept", NULL);
     refs[0] = it_claim_one(h, "kept");
     refs[1] = it_claim_one(h, "kept");
-    ASSERT_ST(PGW_OK, pgw_complete(h, "kept", refs, outputs, 2, NULL), h);
+    ASSERT_ST(PGW_OK, pgw_complete(h, "kept", refs, 2, OUTPUTS(outputs)), h);
     TEST_ASSERT_EQUAL_INT64(
         2,
         pgtemp_number("SELECT count(*) FROM pgwork.job WHERE queue = 'kept' AND state = 'done'"));
@@ -664,51 +671,48 @@ void test_outputs_are_kept_as_long_as_retention_says(void)
 
 void test_extend_prolongs_and_tells_of_a_cancel(void)
 {
-    pgw_status verdicts[3];
     pgw_ref refs[3];
-    int64_t ids[3];
     int i;
 
-    for (i = 0; i < 3; i++) ids[i] = it_enqueue(h, "extended", NULL);
+    for (i = 0; i < 3; i++) it_enqueue(h, "extended", NULL);
     for (i = 0; i < 3; i++) refs[i] = it_claim_one(h, "extended");
-    ASSERT_ST(PGW_OK, pgw_extend(h, "extended", refs, 3, 3600000, verdicts), h);
+    ASSERT_ST(PGW_OK, pgw_extend(h, "extended", refs, 3, EXTEND_BY(3600000)), h);
     TEST_ASSERT_EQUAL_INT64(
         3, pgtemp_number("SELECT count(*) FROM pgwork.job WHERE queue = 'extended' AND lease_until "
                          "> now() + interval '59 min'"));
     TEST_ASSERT_NOT_EQUAL_INT64(0, pgw_server_time_us(h));
 
-    ASSERT_ST(PGW_OUTCOME_CANCEL, pgw_cancel(h, "extended", &ids[1], 1, NULL), h);
+    ASSERT_ST(PGW_OUTCOME_CANCEL, pgw_cancel(h, "extended", &refs[1], 1), h);
     refs[2].token.nonce++;
-    ASSERT_ST(PGW_ELEASE, pgw_extend(h, "extended", refs, 3, PGW_DEFAULT, verdicts), h);
-    TEST_ASSERT_EQUAL_INT(PGW_OK, verdicts[0]);
-    TEST_ASSERT_EQUAL_INT(PGW_OUTCOME_CANCEL, verdicts[1]);
-    TEST_ASSERT_EQUAL_INT(PGW_ELEASE, verdicts[2]);
+    ASSERT_ST(PGW_ELEASE, pgw_extend(h, "extended", refs, 3, NULL), h);
+    TEST_ASSERT_EQUAL_INT(PGW_OK, refs[0].outcome);
+    TEST_ASSERT_EQUAL_INT(PGW_OUTCOME_CANCEL, refs[1].outcome);
+    TEST_ASSERT_EQUAL_INT(PGW_ELEASE, refs[2].outcome);
 }
 
 void test_cancel_removes_what_waits_and_asks_what_runs(void)
 {
-    pgw_status outcomes[4];
+    pgw_ref refs[4] = {{.id = 0}};
     pgw_job_spec later = PGW_JOB_SPEC_INIT;
-    int64_t ids[4];
 
-    ids[0] = it_enqueue(h, "cancelled", NULL);
-    ids[1] = it_claim_one(h, "cancelled").id;
-    TEST_ASSERT_EQUAL_INT64(ids[0], ids[1]);
-    ids[0] = it_enqueue(h, "cancelled", NULL);
+    refs[0].id = it_enqueue(h, "cancelled", NULL);
+    refs[1].id = it_claim_one(h, "cancelled").id;
+    TEST_ASSERT_EQUAL_INT64(refs[0].id, refs[1].id);
+    refs[0].id = it_enqueue(h, "cancelled", NULL);
     later.delay_ms = 100000;
-    ASSERT_ST(PGW_OK, pgw_enqueue(h, "cancelled", &later, NULL, &ids[2]), h);
-    ids[3] = 123456789;
-    ASSERT_ST(PGW_OUTCOME_CANCEL, pgw_cancel(h, "cancelled", ids, 4, outcomes), h);
-    TEST_ASSERT_EQUAL_INT(PGW_OK, outcomes[0]);
-    TEST_ASSERT_EQUAL_INT(PGW_OUTCOME_CANCEL, outcomes[1]);
-    TEST_ASSERT_EQUAL_INT(PGW_OK, outcomes[2]);
-    TEST_ASSERT_EQUAL_INT(PGW_ENOTFOUND, outcomes[3]);
-    ASSERT_ST(PGW_ENOTFOUND, pgw_cancel(h, "cancelled", &ids[3], 1, NULL), h);
-    ids[0] = ids[2] = it_enqueue(h, "cancelled", NULL); /* named twice */
-    ASSERT_ST(PGW_OUTCOME_CANCEL, pgw_cancel(h, "cancelled", ids, 3, outcomes), h);
-    TEST_ASSERT_EQUAL_INT(PGW_OK, outcomes[0]);
-    TEST_ASSERT_EQUAL_INT(PGW_OUTCOME_CANCEL, outcomes[1]);
-    TEST_ASSERT_EQUAL_INT(PGW_OK, outcomes[2]);
+    ASSERT_ST(PGW_OK, pgw_enqueue(h, "cancelled", &later, &refs[2].id), h);
+    refs[3].id = 123456789;
+    ASSERT_ST(PGW_OUTCOME_CANCEL, pgw_cancel(h, "cancelled", refs, 4), h);
+    TEST_ASSERT_EQUAL_INT(PGW_OK, refs[0].outcome);
+    TEST_ASSERT_EQUAL_INT(PGW_OUTCOME_CANCEL, refs[1].outcome);
+    TEST_ASSERT_EQUAL_INT(PGW_OK, refs[2].outcome);
+    TEST_ASSERT_EQUAL_INT(PGW_ENOTFOUND, refs[3].outcome);
+    ASSERT_ST(PGW_ENOTFOUND, pgw_cancel(h, "cancelled", &refs[3], 1), h);
+    refs[0].id = refs[2].id = it_enqueue(h, "cancelled", NULL); /* named twice */
+    ASSERT_ST(PGW_OUTCOME_CANCEL, pgw_cancel(h, "cancelled", refs, 3), h);
+    TEST_ASSERT_EQUAL_INT(PGW_OK, refs[0].outcome);
+    TEST_ASSERT_EQUAL_INT(PGW_OUTCOME_CANCEL, refs[1].outcome);
+    TEST_ASSERT_EQUAL_INT(PGW_OK, refs[2].outcome);
     TEST_ASSERT_EQUAL_INT64(
         1, pgtemp_number("SELECT count(*) FROM pgwork.job WHERE queue = 'cancelled'"));
 }
@@ -717,7 +721,6 @@ void test_complete_and_claim_in_one_round_trip(void)
 {
     const char *queues[] = {"both"};
     pgw_claim_opts o = PGW_CLAIM_OPTS_INIT;
-    pgw_status verdicts[2];
     pgw_batch *batch;
     pgw_ref refs[2];
     int64_t third;
@@ -729,17 +732,17 @@ void test_complete_and_claim_in_one_round_trip(void)
     refs[1] = it_claim_one(h, "both");
     refs[1].token.nonce++;
     o.queues = queues, o.queues_count = 1, o.max = 5;
-    ASSERT_ST(PGW_OK, pgw_complete_and_claim(h, refs, 2, &o, verdicts, &batch), h);
-    TEST_ASSERT_EQUAL_INT(PGW_OK, verdicts[0]);
-    TEST_ASSERT_EQUAL_INT(PGW_ELEASE, verdicts[1]);
+    ASSERT_ST(PGW_OK, pgw_complete_and_claim(h, refs, 2, &o, &batch), h);
+    TEST_ASSERT_EQUAL_INT(PGW_OK, refs[0].outcome);
+    TEST_ASSERT_EQUAL_INT(PGW_ELEASE, refs[1].outcome);
     TEST_ASSERT_EQUAL(1, pgw_batch_count(batch));
     TEST_ASSERT_EQUAL_INT64(third, pgw_job_id(pgw_batch_job(batch, 0)));
     refs[0] = pgw_job_ref(pgw_batch_job(batch, 0));
     pgw_batch_free(batch);
-    ASSERT_ST(PGW_OUTCOME_EMPTY, pgw_complete_and_claim(h, refs, 1, &o, verdicts, &batch), h);
-    TEST_ASSERT_EQUAL_INT(PGW_OK, verdicts[0]);
+    ASSERT_ST(PGW_OUTCOME_EMPTY, pgw_complete_and_claim(h, refs, 1, &o, &batch), h);
+    TEST_ASSERT_EQUAL_INT(PGW_OK, refs[0].outcome);
     TEST_ASSERT_NULL(batch);
-    ASSERT_ST(PGW_OUTCOME_EMPTY, pgw_complete_and_claim(h, NULL, 0, &o, NULL, &batch), h);
+    ASSERT_ST(PGW_OUTCOME_EMPTY, pgw_complete_and_claim(h, NULL, 0, &o, &batch), h);
 }
 
 void test_a_quarantined_job_comes_alone_also_beside_completions(void)
@@ -763,7 +766,7 @@ void test_a_quarantined_job_comes_alone_also_beside_completions(void)
         for (bool met = false; !met;) {
             pgw_batch *batch;
 
-            ASSERT_ST(PGW_OK, pgw_complete_and_claim(h, refs, n, &o, NULL, &batch), h);
+            ASSERT_ST(PGW_OK, pgw_complete_and_claim(h, refs, n, &o, &batch), h);
             n = pgw_batch_count(batch);
             for (size_t i = 0; i < n; i++) {
                 refs[i] = pgw_job_ref(pgw_batch_job(batch, i));
@@ -922,14 +925,14 @@ static void done(pgw *handle, pgw_status st, void *arg)
                                         (pgw_events(h) & PGW_EVENT_WRITE ? POLLOUT : 0)), \
                                 0};                                                       \
             TEST_ASSERT_GREATER_OR_EQUAL_INT(0, poll(&p_, 1, 10000));                     \
-            pgw_step(h, PGW_EVENT_READ | PGW_EVENT_WRITE);                                \
+            pgw_step(h);                                                                  \
         }                                                                                 \
         TEST_ASSERT_EQUAL_INT(1, out_.calls);                                             \
         ASSERT_ST(expected, out_.st, h);                                                  \
     } while (0)
 
 /* Whatever the caller passed may be gone when the answer comes; only the out-parameters live. */
-static pgw_status enqueue_from_the_stack(int64_t *ids, pgw_status *outcomes)
+static pgw_status enqueue_from_the_stack(pgw_enqueued *results)
 {
     char queue[] = "async", payload[] = "{\"n\":1}", kind[] = "k", tag[] = "t";
     const char *tags[] = {tag};
@@ -937,19 +940,21 @@ static pgw_status enqueue_from_the_stack(int64_t *ids, pgw_status *outcomes)
     pgw_status st;
 
     jobs[0].payload = payload, jobs[1].kind = kind, jobs[1].tags = tags, jobs[1].tags_count = 1;
-    st = pgw_enqueue_many(h, queue, jobs, 2, NULL, ids, outcomes);
+    st = pgw_enqueue_many(h, queue, jobs, 2, results);
     memset(queue, 'X', 5), memset(payload, 'X', 7), memset(kind, 'X', 1), memset(tag, 'X', 1),
         memset(jobs, 'X', sizeof(jobs));
     return st;
 }
 
-static pgw_status finish_from_the_stack(pgw_status *verdicts, pgw_ref a, pgw_ref b)
+static pgw_status finish_from_the_stack(pgw_ref *refs)
 {
-    pgw_ref refs[2] = {a, b};
-    char queue[] = "async";
-    const pgw_status st = pgw_complete(h, queue, refs, NULL, 2, verdicts);
+    char queue[] = "async", output[] = "1";
+    const char *outputs[] = {output, NULL};
+    pgw_complete_opts o = {sizeof(o), outputs};
+    const pgw_status st = pgw_complete(h, queue, refs, 2, &o);
 
-    memset(refs, 'X', sizeof(refs)), memset(queue, 'X', 5);
+    memset(queue, 'X', 5), memset(output, 'X', 1);
+    memset(outputs, 'X', sizeof(outputs)), memset(&o, 'X', sizeof(o));
     return st;
 }
 
@@ -963,29 +968,29 @@ void test_every_verb_can_be_armed(void)
 {
     const char *queues[] = {"async"};
     pgw_claim_opts o = PGW_CLAIM_OPTS_INIT;
-    pgw_status verdicts[2], outcomes[2];
-    int64_t ids[2], next_ms;
+    pgw_enqueued results[2];
+    int64_t next_ms;
     pgw_batch *batch;
-    pgw_ref a, b;
+    pgw_ref refs[2];
     pgw_depth d = PGW_DEPTH_INIT;
     int n = 0;
 
     ASYNC(PGW_OK, pgw_queue_create(h, "async", NULL));
-    ASYNC(PGW_OK, enqueue_from_the_stack(ids, outcomes));
-    TEST_ASSERT_TRUE(ids[0] > 0 && ids[1] > ids[0]);
-    ASYNC(PGW_OK, pgw_queue_depth(h, "async", 0, &d));
+    ASYNC(PGW_OK, enqueue_from_the_stack(results));
+    TEST_ASSERT_TRUE(results[0].id > 0 && results[1].id > results[0].id);
+    ASYNC(PGW_OK, pgw_queue_depth(h, "async", PGW_UNLIMITED, &d));
     TEST_ASSERT_EQUAL_INT64(2, d.ready);
     o.queues = queues, o.queues_count = 1, o.max = 2;
     ASYNC(PGW_OK, pgw_claim(h, &o, &batch));
     TEST_ASSERT_EQUAL(2, pgw_batch_count(batch));
     TEST_ASSERT_EQUAL_STRING("t", pgw_job_tag(pgw_batch_job(batch, 1), 0));
-    a = pgw_job_ref(pgw_batch_job(batch, 0)), b = pgw_job_ref(pgw_batch_job(batch, 1));
+    for (size_t i = 0; i < 2; i++) refs[i] = pgw_job_ref(pgw_batch_job(batch, i));
     pgw_batch_free(batch);
-    ASYNC(PGW_OK, pgw_extend(h, "async", &a, 1, PGW_DEFAULT, verdicts));
-    b.token.nonce++;
-    ASYNC(PGW_ELEASE, finish_from_the_stack(verdicts, a, b));
-    TEST_ASSERT_EQUAL_INT(PGW_OK, verdicts[0]);
-    TEST_ASSERT_EQUAL_INT(PGW_ELEASE, verdicts[1]);
+    ASYNC(PGW_OK, pgw_extend(h, "async", refs, 1, NULL));
+    refs[1].token.nonce++;
+    ASYNC(PGW_ELEASE, finish_from_the_stack(refs));
+    TEST_ASSERT_EQUAL_INT(PGW_OK, refs[0].outcome);
+    TEST_ASSERT_EQUAL_INT(PGW_ELEASE, refs[1].outcome);
     ASYNC(PGW_OK, pgw_jobs_each(h, NULL, count_jobs, &n));
     TEST_ASSERT_GREATER_THAN_INT(0, n);
     ASYNC(PGW_OK, pgw_reaper_tick(h, NULL, &next_ms));
@@ -1001,7 +1006,7 @@ void test_a_verb_refused_at_once_is_not_armed_any_more(void)
 
     job.priority = -1;
     pgw_async(h, done, &out);
-    ASSERT_ST(PGW_EINVAL, pgw_enqueue(h, "async", &job, NULL, NULL), h);
+    ASSERT_ST(PGW_EINVAL, pgw_enqueue(h, "async", &job, NULL), h);
     ASSERT_ST(PGW_OUTCOME_EMPTY, it_claim(h, &batch, "not there", 1), h);
     TEST_ASSERT_EQUAL_INT(0, out.calls);
 }
@@ -1013,7 +1018,7 @@ static int only_id(const pgw_job *job, void *arg)
     size_t size;
 
     TEST_ASSERT_EQUAL_INT64(*(int64_t *)arg, pgw_job_id(job));
-    TEST_ASSERT_EQUAL_STRING("ready", pgw_job_state(job));
+    TEST_ASSERT_EQUAL(PGW_STATE_READY, pgw_job_state(job));
     TEST_ASSERT_NULL(pgw_job_body(job, &size));
     TEST_ASSERT_EQUAL(4, size);
     TEST_ASSERT_EQUAL_STRING("the key", pgw_job_key(job));
@@ -1028,11 +1033,11 @@ void test_jobs_are_found_by_queue_state_kind_and_id(void)
     int n = 0;
 
     job.kind = "wanted", job.key = "the key", job.body = "body", job.body_size = 4;
-    ASSERT_ST(PGW_OK, pgw_enqueue(h, "looked", &job, NULL, &id), h);
+    ASSERT_ST(PGW_OK, pgw_enqueue(h, "looked", &job, &id), h);
     it_enqueue(h, "looked", NULL);
-    o.queue = "looked", o.state = "ready", o.kind = "wanted";
+    o.queue = "looked", o.state = PGW_STATE_READY, o.kind = "wanted";
     ASSERT_ST(PGW_OK, pgw_jobs_each(h, &o, only_id, &id), h);
-    o.queue = o.state = o.kind = NULL, o.id = id;
+    o.queue = o.kind = NULL, o.state = PGW_STATE_ANY, o.id = id;
     ASSERT_ST(PGW_OK, pgw_jobs_each(h, &o, only_id, &id), h);
     o.id = 0, o.queue = "looked";
     ASSERT_ST(PGW_OK, pgw_jobs_each(h, &o, count_jobs, &n), h);
@@ -1040,7 +1045,7 @@ void test_jobs_are_found_by_queue_state_kind_and_id(void)
     o.limit = 1, n = 0;
     ASSERT_ST(PGW_OK, pgw_jobs_each(h, &o, count_jobs, &n), h);
     TEST_ASSERT_EQUAL_INT(1, n);
-    o.state = "dead";
+    o.state = PGW_STATE_DEAD;
     ASSERT_ST(PGW_OUTCOME_EMPTY, pgw_jobs_each(h, &o, count_jobs, &n), h);
 }
 
@@ -1072,7 +1077,8 @@ void test_a_list_goes_on_behind_its_last_job(void)
     o.queue = "pages", o.limit = 3;
     ASSERT_ST(PGW_OK, pgw_jobs_each(h, &o, keep_id, &p), h);
     TEST_ASSERT_EQUAL_INT(3, p.count);
-    ASSERT_ST(PGW_OK, pgw_cancel(h, "pages", &ids[2], 1, NULL), h); /* the last of the page */
+    ASSERT_ST(PGW_OK, pgw_cancel(h, "pages", &(pgw_ref){.id = ids[2]}, 1),
+              h); /* the last of the page */
     o.after_id = ids[2];
     ASSERT_ST(PGW_OK, pgw_jobs_each(h, &o, keep_id, &p), h);
     o.after_id = ids[5];
@@ -1105,7 +1111,7 @@ void test_tags_of_a_shape_that_nobody_sends_are_read(void)
     int64_t id;
 
     job.tags = tags, job.tags_count = 1;
-    ASSERT_ST(PGW_OK, pgw_enqueue(h, "shapes", &job, NULL, &id), h);
+    ASSERT_ST(PGW_OK, pgw_enqueue(h, "shapes", &job, &id), h);
     sql("UPDATE pgwork.live_job SET tags = '[0:1][7:8]={{a,b},{NULL,d}}'"
         " WHERE queue = (SELECT id FROM pgwork.queue WHERE name = 'shapes')");
     o.queue = "shapes";
@@ -1138,13 +1144,13 @@ void test_a_claim_and_an_enqueue_survive_every_failed_allocation(void)
     before = oom_alive();
     for (n = 1, st = PGW_ENOMEM; st != PGW_OK; n++) {
         oom_fail(n);
-        st = pgw_enqueue(h, "oom", &job, NULL, NULL);
+        st = pgw_enqueue(h, "oom", &job, NULL);
         TEST_ASSERT_TRUE_MESSAGE(st == PGW_OK || (st == PGW_ENOMEM && oom_failed()),
                                  pgw_error_message(h));
     }
     for (n = 1, st = PGW_ENOMEM; st != PGW_OK; n++) {
         oom_fail(n);
-        st = pgw_enqueue_many(h, "oom", &job, 1, NULL, NULL, NULL);
+        st = pgw_enqueue_many(h, "oom", &job, 1, NULL);
         TEST_ASSERT_TRUE_MESSAGE(st == PGW_OK || (st == PGW_ENOMEM && oom_failed()),
                                  pgw_error_message(h));
     }
@@ -1200,21 +1206,19 @@ void test_relaxed_claims(void)
         "EXECUTE FUNCTION note_how()");
     o.queues = queues, o.queues_count = 1;
     for (int i = 0; i < 3; i++) {
-        pgw_status verdict;
-
         it_enqueue(relaxed, "relaxed", "1");
         it_enqueue(relaxed, "relaxed", "2");
         TEST_ASSERT_EQUAL_STRING("on", written());
         ref = it_claim_one(relaxed, "relaxed");
         TEST_ASSERT_EQUAL_STRING("off", written());
-        ASSERT_ST(PGW_OK, pgw_extend(relaxed, "relaxed", &ref, 1, 60000, &verdict), relaxed);
-        TEST_ASSERT_EQUAL(PGW_OK, verdict);
+        ASSERT_ST(PGW_OK, pgw_extend(relaxed, "relaxed", &ref, 1, EXTEND_BY(60000)), relaxed);
+        TEST_ASSERT_EQUAL(PGW_OK, ref.outcome);
         TEST_ASSERT_EQUAL_STRING("off", written());
-        ASSERT_ST(PGW_OK, pgw_complete_and_claim(relaxed, &ref, 1, &o, NULL, &batch), relaxed);
+        ASSERT_ST(PGW_OK, pgw_complete_and_claim(relaxed, &ref, 1, &o, &batch), relaxed);
         TEST_ASSERT_EQUAL_STRING("on", written());
         ref = pgw_job_ref(pgw_batch_job(batch, 0));
         pgw_batch_free(batch);
-        ASSERT_ST(PGW_OK, pgw_complete(relaxed, "relaxed", &ref, NULL, 1, NULL), relaxed);
+        ASSERT_ST(PGW_OK, pgw_complete(relaxed, "relaxed", &ref, 1, NULL), relaxed);
         TEST_ASSERT_EQUAL_STRING("on", written());
     }
     it_enqueue(h, "relaxed", "3");
@@ -1240,7 +1244,7 @@ void test_all_of_it_in_a_schema_of_another_name(void)
     it_enqueue(other, "q", "1");
     ASSERT_ST(PGW_OUTCOME_EMPTY, it_claim(h, &batch, "q", 1), h);
     ref = it_claim_one(other, "q");
-    ASSERT_ST(PGW_OK, pgw_complete(other, "q", &ref, NULL, 1, NULL), other);
+    ASSERT_ST(PGW_OK, pgw_complete(other, "q", &ref, 1, NULL), other);
     TEST_ASSERT_EQUAL_INT64(0, pgtemp_number("SELECT count(*) FROM jobs_2.job"));
     pgw_close(other);
     wait_for_job(waiting, pairs, "notified", false);

@@ -459,7 +459,7 @@ void test_a_load_by_copy_has_the_handle_for_itself(void)
     int64_t added;
 
     ASSERT_ST(PGW_OK, pgw_load_begin(h, "alone", &load), h);
-    ASSERT_ST(PGW_EMISUSE, pgw_enqueue(h, "alone", &job, NULL, NULL), h);
+    ASSERT_ST(PGW_EMISUSE, pgw_enqueue(h, "alone", &job, NULL), h);
     ASSERT_HAS("a load is under way", pgw_error_message(h));
     ASSERT_ST(PGW_EMISUSE, pgw_txn_commit(h), h);
     ASSERT_ST(PGW_EMISUSE, pgw_load_begin(h, "alone", &second), h);

@@ -1,6 +1,7 @@
 /* Named locks with real sessions and real processes: who holds, who waits, what is lost and how one
  * learns it. */
 #include "unity.h"
+#include "callkit.h"
 #include "pgw_all.h"
 #include "oom.h"
 #include "childkit.h"
@@ -39,7 +40,7 @@ static pgw_lock *acquired(pgw *h, const char *name, pgw_lock_mode mode, int64_t 
 {
     pgw_lock *l;
 
-    expect(h, PGW_OK, pgw_lock_acquire(h, name, mode, timeout_ms, &l));
+    expect(h, PGW_OK, pgw_lock_acquire(h, name, LOCK_AS(mode, timeout_ms), &l));
     TEST_ASSERT_NOT_NULL(l);
     TEST_ASSERT_EQUAL_STRING(name, pgw_lock_name(l));
     TEST_ASSERT_GREATER_THAN_INT64(0, pgw_lock_fence(l));
@@ -51,7 +52,7 @@ static void refused(pgw *h, pgw_status expected, const char *name, pgw_lock_mode
 {
     pgw_lock *l = (pgw_lock *)1;
 
-    expect(h, expected, pgw_lock_acquire(h, name, mode, timeout_ms, &l));
+    expect(h, expected, pgw_lock_acquire(h, name, LOCK_AS(mode, timeout_ms), &l));
     TEST_ASSERT_NULL(l);
 }
 
@@ -360,7 +361,7 @@ void test_the_holder_of_a_name_without_a_row_is_known(void)
     pgw_lock *l;
 
     expect(a, PGW_OK, pgw_txn_begin(a));
-    expect(a, PGW_OK, pgw_lock_acquire_xact(a, "unheard of", PGW_LOCK_SHARED, 0, NULL));
+    expect(a, PGW_OK, pgw_lock_acquire_xact(a, "unheard of", LOCK_AS(PGW_LOCK_SHARED, 0), NULL));
     expect(b, PGW_OK, pgw_lock_holder(b, "unheard of", &who));
     TEST_ASSERT_EQUAL_INT64(ask(a, session_pid), who.pid);
     TEST_ASSERT_TRUE(who.shared);
@@ -469,7 +470,7 @@ static void *wait_for_second(void *arg)
 {
     holder *in = arg;
     pgw_lock *l;
-    pgw_status st = pgw_lock_acquire(in->h, in->waits, PGW_LOCK_EXCLUSIVE, LONG_MS, &l);
+    pgw_status st = pgw_lock_acquire(in->h, in->waits, LOCK_AS(PGW_LOCK_EXCLUSIVE, LONG_MS), &l);
 
     in->bad = st != PGW_OK && st != PGW_ERETRY;
     if (st == PGW_OK) in->bad = pgw_lock_release(l) != PGW_OK;
@@ -487,7 +488,7 @@ void test_a_deadlock_ends_for_one_of_the_two(void)
     pgw_status st;
 
     TEST_ASSERT_EQUAL_INT(0, pthread_create(&thread, NULL, wait_for_second, &in));
-    st = pgw_lock_acquire(a, "second", PGW_LOCK_EXCLUSIVE, LONG_MS, &l);
+    st = pgw_lock_acquire(a, "second", LOCK_AS(PGW_LOCK_EXCLUSIVE, LONG_MS), &l);
     TEST_ASSERT_TRUE(pgw_lock_is_held(mine));
     if (st == PGW_OK) expect(a, PGW_OK, pgw_lock_release(l));
     expect(a, PGW_OK, pgw_lock_release(mine));
@@ -513,10 +514,10 @@ void test_a_lock_whose_session_was_ended_is_lost_and_known_to_be(void)
     TEST_ASSERT_GREATER_OR_EQUAL_INT(0, p.fd);
     TEST_ASSERT_EQUAL_INT(0, poll(&p, 1, 0));
     expect(h, PGW_OK, pgw_lock_check(l));
-    expect(h, PGW_OUTCOME_EMPTY, pgw_lock_guard(l, -1, 10));
+    expect(h, PGW_OUTCOME_EMPTY, pgw_lock_guard(l, PGW_NO_FD, 10));
     terminate(ask(h, session_pid));
     TEST_ASSERT_EQUAL_INT(1, poll(&p, 1, LONG_MS));
-    expect(h, PGW_ELEASE, pgw_lock_guard(l, -1, LONG_MS));
+    expect(h, PGW_ELEASE, pgw_lock_guard(l, PGW_NO_FD, LONG_MS));
     expect(h, PGW_ELEASE, pgw_lock_check(l));
     TEST_ASSERT_FALSE(pgw_lock_is_held(other));
     TEST_ASSERT_EQUAL_INT64(1, ask(h, "SELECT 1")); /* a new session ... */
@@ -574,14 +575,14 @@ void test_to_ask_for_a_lost_lock_leaves_the_armed_verb_armed(void)
     expect(h, PGW_ELEASE, pgw_lock_check(l));
     TEST_ASSERT_FALSE(pgw_lock_is_held(l));
     TEST_ASSERT_NOT_NULL(strstr(pgw_error_message(h), "the lock was lost"));
-    expect(h, PGW_OUTCOME_AGAIN, pgw_enqueue(h, "asked", &job, NULL, NULL));
+    expect(h, PGW_OUTCOME_AGAIN, pgw_enqueue(h, "asked", &job, NULL));
     while (done == 0) {
         struct pollfd p = {.fd = pgw_fd(h)};
 
         if ((pgw_events(h) & PGW_EVENT_READ) != 0) p.events |= POLLIN;
         if ((pgw_events(h) & PGW_EVENT_WRITE) != 0) p.events |= POLLOUT;
         poll(&p, 1, (int)pgw_timeout_ms(h));
-        pgw_step(h, 0);
+        pgw_step(h);
     }
     TEST_ASSERT_EQUAL_INT(1, done);
     expect(h, PGW_ELEASE, pgw_lock_release(l));
@@ -649,7 +650,7 @@ void test_the_lock_of_a_killed_process_is_free(void)
     pid = forked();
     if (pid == 0) {
         h = it_try_bare();
-        if (pgw_lock_acquire(h, "killed", PGW_LOCK_EXCLUSIVE, 0, &l) != PGW_OK) {
+        if (pgw_lock_acquire(h, "killed", NULL, &l) != PGW_OK) {
             close(fds[1]);
             _exit(1);
         }
@@ -679,7 +680,7 @@ void test_a_child_of_fork_cannot_touch_its_parents_lock(void)
 
         if (pgw_lock_check(l) != PGW_EMISUSE) _exit(1);
         if (pgw_lock_release(l) != PGW_EMISUSE) _exit(2);
-        if (pgw_lock_acquire(h, "fork2", PGW_LOCK_EXCLUSIVE, 0, &m) != PGW_EMISUSE) _exit(3);
+        if (pgw_lock_acquire(h, "fork2", NULL, &m) != PGW_EMISUSE) _exit(3);
         pgw_abandon(h);
         if (pgw_lock_release(l) != PGW_ELEASE) _exit(4);
         _exit(0);
@@ -714,7 +715,7 @@ void test_neither_in_a_transaction_nor_armed(void)
 
     expect(h, PGW_OK, pgw__pq_begin(h));
     refused(h, PGW_EMISUSE, "in txn", PGW_LOCK_EXCLUSIVE, 0);
-    expect(h, PGW_OK, pgw_lock_acquire_xact(h, "in txn", PGW_LOCK_EXCLUSIVE, 0, &fence));
+    expect(h, PGW_OK, pgw_lock_acquire_xact(h, "in txn", NULL, &fence));
     TEST_ASSERT_GREATER_THAN_INT64(0, fence);
     expect(h, PGW_OK, pgw__pq_commit(h));
     TEST_ASSERT_TRUE(fence_ok("in txn", fence));
@@ -756,11 +757,11 @@ void test_the_lock_of_a_transaction_ends_with_it(void)
 
     TEST_ASSERT_EQUAL(PGW_OK, pgw_attach(conn, NULL, &h));
     refused(h, PGW_EMISUSE, "txn", PGW_LOCK_EXCLUSIVE, 0);
-    expect(h, PGW_EMISUSE, pgw_lock_acquire_xact(h, "txn", PGW_LOCK_EXCLUSIVE, 0, &fence));
+    expect(h, PGW_EMISUSE, pgw_lock_acquire_xact(h, "txn", NULL, &fence));
     PQclear(PQexec(conn, "BEGIN"));
     PQclear(PQexec(conn, "SET LOCAL lock_timeout = '7s'"));
-    expect(h, PGW_OK, pgw_lock_acquire_xact(h, "txn", PGW_LOCK_EXCLUSIVE, 0, &fence));
-    expect(h, PGW_OK, pgw_lock_acquire_xact(h, "txn", PGW_LOCK_EXCLUSIVE, 0, &again));
+    expect(h, PGW_OK, pgw_lock_acquire_xact(h, "txn", NULL, &fence));
+    expect(h, PGW_OK, pgw_lock_acquire_xact(h, "txn", NULL, &again));
     TEST_ASSERT_EQUAL_INT64(fence, again);
     refused(other, PGW_ELOCKED, "txn", PGW_LOCK_EXCLUSIVE, 20);
     refused(other, PGW_ELOCKED, "txn", PGW_LOCK_SHARED, 0);
@@ -771,7 +772,7 @@ void test_the_lock_of_a_transaction_ends_with_it(void)
     /* a timeout leaves the caller's transaction and its settings as they were */
     PQclear(PQexec(conn, "BEGIN"));
     PQclear(PQexec(conn, "SET LOCAL lock_timeout = '7s'"));
-    expect(h, PGW_ELOCKED, pgw_lock_acquire_xact(h, "txn", PGW_LOCK_SHARED, 30, &fence));
+    expect(h, PGW_ELOCKED, pgw_lock_acquire_xact(h, "txn", LOCK_AS(PGW_LOCK_SHARED, 30), &fence));
     {
         PGresult *res = PQexec(conn, "SHOW lock_timeout");
 
@@ -856,7 +857,8 @@ static int contend(pgw *h, int who)
         char sql[200];
         pgw_lock *l;
 
-        if (pgw_lock_acquire(h, "busy", PGW_LOCK_EXCLUSIVE, PGW_UNLIMITED, &l) != PGW_OK) return 2;
+        if (pgw_lock_acquire(h, "busy", LOCK_AS(PGW_LOCK_EXCLUSIVE, PGW_UNLIMITED), &l) != PGW_OK)
+            return 2;
         if (pgw_lock_fence(l) <= last) return 3;
         last = pgw_lock_fence(l);
         snprintf(
@@ -892,7 +894,7 @@ static int apart(pgw *h, int who)
         pgw_lock *l;
 
         snprintf(name, sizeof(name), "apart %d %d", who, i);
-        if (pgw_lock_acquire(h, name, PGW_LOCK_EXCLUSIVE, 0, &l) != PGW_OK) return 2;
+        if (pgw_lock_acquire(h, name, NULL, &l) != PGW_OK) return 2;
         if (pgw_lock_release(l) != PGW_OK) return 3;
     }
     return 0;
@@ -918,7 +920,8 @@ static int race(pgw *h, int who)
         pgw_status st;
 
         seed = seed * 1103515245u + 12345u;
-        st = pgw_lock_acquire(h, "race", PGW_LOCK_EXCLUSIVE, (int64_t)(seed >> 16) % 4, &l);
+        st =
+            pgw_lock_acquire(h, "race", LOCK_AS(PGW_LOCK_EXCLUSIVE, (int64_t)(seed >> 16) % 4), &l);
         if (st == PGW_OK) {
             if (__atomic_add_fetch(inside, 1, __ATOMIC_SEQ_CST) != 1) return 2;
             if (ask(h, session_locks) != 1) return 3;
@@ -960,7 +963,7 @@ void test_the_fence_of_a_transaction_counts_once_committed(void)
     first = pgw_lock_fence(l);
     expect(h, PGW_OK, pgw_lock_release(l));
     expect(h, PGW_OK, pgw_txn_begin(h));
-    expect(h, PGW_OK, pgw_lock_acquire_xact(h, "undone", PGW_LOCK_EXCLUSIVE, 0, &undone));
+    expect(h, PGW_OK, pgw_lock_acquire_xact(h, "undone", NULL, &undone));
     TEST_ASSERT_GREATER_THAN_INT64(first, undone);
     expect(h, PGW_OK, pgw_txn_rollback(h));
     TEST_ASSERT_FALSE(fence_ok("undone", undone));
@@ -968,7 +971,7 @@ void test_the_fence_of_a_transaction_counts_once_committed(void)
     TEST_ASSERT_EQUAL_INT64(first, pgw_lock_fence(l));
     expect(h, PGW_OK, pgw_lock_release(l));
     expect(h, PGW_OK, pgw_txn_begin(h));
-    expect(h, PGW_OK, pgw_lock_acquire_xact(h, "undone", PGW_LOCK_EXCLUSIVE, 0, &fence));
+    expect(h, PGW_OK, pgw_lock_acquire_xact(h, "undone", NULL, &fence));
     expect(h, PGW_OK, pgw_txn_commit(h));
     TEST_ASSERT_GREATER_THAN_INT64(undone, fence); /* no number is drawn twice */
     l = acquired(h, "undone", PGW_LOCK_SHARED, 0);
@@ -985,9 +988,10 @@ void test_who_takes_a_lock_again_keeps_its_number(void)
     int64_t fence = pgw_lock_fence(l), again;
 
     expect(h, PGW_OK, pgw_txn_begin(h));
-    expect(h, PGW_EHELD, pgw_lock_acquire_xact(h, "mine", PGW_LOCK_EXCLUSIVE, 0, &again));
+    expect(h, PGW_EHELD, pgw_lock_acquire_xact(h, "mine", NULL, &again));
     TEST_ASSERT_EQUAL_INT64(0, again);
-    expect(h, PGW_EHELD, pgw_lock_acquire_xact(h, "mine", PGW_LOCK_SHARED, PGW_UNLIMITED, &again));
+    expect(h, PGW_EHELD,
+           pgw_lock_acquire_xact(h, "mine", LOCK_AS(PGW_LOCK_SHARED, PGW_UNLIMITED), &again));
     expect(h, PGW_OK, pgw_txn_commit(h)); /* it goes on */
     TEST_ASSERT_TRUE(fence_ok("mine", fence));
     expect(h, PGW_OK, pgw_lock_release(l));
@@ -996,9 +1000,9 @@ void test_who_takes_a_lock_again_keeps_its_number(void)
         const int64_t before = fence;
 
         expect(h, PGW_OK, pgw_txn_begin(h));
-        expect(h, PGW_OK, pgw_lock_acquire_xact(h, "mine", mode, 0, &fence));
+        expect(h, PGW_OK, pgw_lock_acquire_xact(h, "mine", LOCK_AS(mode, 0), &fence));
         TEST_ASSERT_GREATER_THAN_INT64(before, fence);
-        expect(h, PGW_OK, pgw_lock_acquire_xact(h, "mine", mode, 0, &again));
+        expect(h, PGW_OK, pgw_lock_acquire_xact(h, "mine", LOCK_AS(mode, 0), &again));
         TEST_ASSERT_EQUAL_INT64(fence, again);
         expect(h, PGW_OK, pgw_txn_commit(h));
         TEST_ASSERT_TRUE(fence_ok("mine", fence));
@@ -1177,7 +1181,7 @@ void test_a_commit_that_fails_leaves_no_lock(void)
         {
             pgw_lock *l = (pgw_lock *)1;
 
-            TEST_ASSERT_LESS_THAN_INT(0, pgw_lock_acquire(h, "late", PGW_LOCK_EXCLUSIVE, 0, &l));
+            TEST_ASSERT_LESS_THAN_INT(0, pgw_lock_acquire(h, "late", NULL, &l));
             TEST_ASSERT_NULL(l);
         }
         pgtemp_exec("DROP FUNCTION public.no() CASCADE");
@@ -1194,7 +1198,8 @@ void test_a_try_of_a_new_name_does_not_wait_for_another_transaction(void)
     int64_t fence;
 
     expect(first, PGW_OK, pgw_txn_begin(first));
-    expect(first, PGW_OK, pgw_lock_acquire_xact(first, "new name", PGW_LOCK_SHARED, 0, &fence));
+    expect(first, PGW_OK,
+           pgw_lock_acquire_xact(first, "new name", LOCK_AS(PGW_LOCK_SHARED, 0), &fence));
     pgw_set_timeout(h, 10000);
     refused(h, PGW_ELOCKED, "new name", PGW_LOCK_SHARED, 0);
     TEST_ASSERT_EQUAL_INT64(0, ask(h, session_locks));
@@ -1222,7 +1227,7 @@ void test_without_memory_nothing_is_held(void)
     h = it_open_bare();
     for (int n = 1; st == PGW_ENOMEM; n++) {
         oom_fail(n);
-        st = pgw_lock_acquire(h, "oom", PGW_LOCK_EXCLUSIVE, 0, &l);
+        st = pgw_lock_acquire(h, "oom", NULL, &l);
         oom_fail(0);
         if (st != PGW_OK) TEST_ASSERT_NULL(l);
         TEST_ASSERT_EQUAL_INT64(st == PGW_OK, ask(h, session_locks));

@@ -1,6 +1,7 @@
 /* misery: every verb meets every misery that no argument can prevent, and every name that is none.
  * One row a verb, one test a misery: a verb that is added here is tried against all of them. */
 #include "unity.h"
+#include "callkit.h"
 #include "pgw_all.h"
 #include "pgtemp.h"
 #include "itpgw.h"
@@ -37,19 +38,19 @@ static int on_cron(const pgw_cron_info *i, void *a)
 
 /* ---- the verbs: each with one name, and otherwise with arguments that are right ---- */
 
-static const pgw_ref ref = {1, {33, 2}};
+static pgw_ref ref = {1, {33, 2}};
 
 #define VERB(verb) static pgw_status call_##verb(const char *name)
 
 VERB(enqueue)
 {
     const pgw_job_spec job = PGW_JOB_SPEC_INIT;
-    return pgw_enqueue(h, name, &job, NULL, NULL);
+    return pgw_enqueue(h, name, &job, NULL);
 }
 VERB(enqueue_many)
 {
     const pgw_job_spec jobs[2] = {PGW_JOB_SPEC_INIT, PGW_JOB_SPEC_INIT};
-    return pgw_enqueue_many(h, name, jobs, 2, NULL, NULL, NULL);
+    return pgw_enqueue_many(h, name, jobs, 2, NULL);
 }
 VERB(load)
 {
@@ -81,33 +82,33 @@ VERB(complete_and_claim)
 
     o.queues = &name;
     o.queues_count = 1;
-    st = pgw_complete_and_claim(h, &ref, 1, &o, NULL, &batch);
+    st = pgw_complete_and_claim(h, &ref, 1, &o, &batch);
     if (st == PGW_OK) pgw_batch_free(batch);
     return st;
 }
 VERB(complete)
 {
-    return pgw_complete(h, name, &ref, NULL, 1, NULL);
+    return pgw_complete(h, name, &ref, 1, NULL);
 }
 VERB(fail)
 {
-    return pgw_fail(h, name, &ref, 1, NULL, NULL);
+    return pgw_fail(h, name, &ref, 1, NULL);
 }
 VERB(snooze)
 {
-    return pgw_snooze(h, name, &ref, 1, 1000, NULL);
+    return pgw_snooze(h, name, &ref, 1, SNOOZE_BY(1000));
 }
 VERB(release)
 {
-    return pgw_release(h, name, &ref, 1, NULL);
+    return pgw_release(h, name, &ref, 1);
 }
 VERB(extend)
 {
-    return pgw_extend(h, name, &ref, 1, PGW_DEFAULT, NULL);
+    return pgw_extend(h, name, &ref, 1, NULL);
 }
 VERB(cancel)
 {
-    return pgw_cancel(h, name, &ref.id, 1, NULL);
+    return pgw_cancel(h, name, &ref, 1);
 }
 VERB(redrive)
 {
@@ -151,12 +152,12 @@ VERB(queue_resume)
 }
 VERB(queue_purge)
 {
-    return pgw_queue_purge(h, name, "all", NULL);
+    return pgw_queue_purge(h, name, PGW_STATE_ANY, NULL);
 }
 VERB(queue_depth)
 {
     pgw_depth depth = PGW_DEPTH_INIT;
-    return pgw_queue_depth(h, name, 0, &depth);
+    return pgw_queue_depth(h, name, PGW_UNLIMITED, &depth);
 }
 VERB(queue_drop)
 {
@@ -164,7 +165,7 @@ VERB(queue_drop)
 }
 VERB(queues_each)
 {
-    return (void)name, pgw_queues_each(h, NULL, 0, on_queue, NULL);
+    return (void)name, pgw_queues_each(h, COUNTED(NULL, PGW_UNLIMITED), on_queue, NULL);
 }
 VERB(reaper_tick)
 {
@@ -173,7 +174,7 @@ VERB(reaper_tick)
 VERB(lock_acquire)
 {
     pgw_lock *lock;
-    pgw_status st = pgw_lock_acquire(h, name, PGW_LOCK_EXCLUSIVE, 0, &lock);
+    pgw_status st = pgw_lock_acquire(h, name, NULL, &lock);
     return st == PGW_OK ? pgw_lock_release(lock) : st;
 }
 VERB(lock_is_free)

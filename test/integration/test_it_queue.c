@@ -1,5 +1,6 @@
 /* queue, reap: settings that take effect, switches that switch, counts that count. */
 #include "unity.h"
+#include "callkit.h"
 #include "pgw_all.h"
 #include "pgtemp.h"
 #include "itpgw.h"
@@ -36,7 +37,7 @@ static found queue_info(const char *name)
 {
     found f = {.name = name};
 
-    ASSERT_ST(PGW_OK, pgw_queues_each(h, NULL, 0, find, &f), h);
+    ASSERT_ST(PGW_OK, pgw_queues_each(h, COUNTED(NULL, PGW_UNLIMITED), find, &f), h);
     TEST_ASSERT_EQUAL_MESSAGE(sizeof(f.info), f.info.struct_size, name);
     return f;
 }
@@ -54,17 +55,17 @@ void test_a_queue_is_created_with_the_defaults_and_set(void)
     TEST_ASSERT_EQUAL_INT64(0, q.opts.retention_ms);
     TEST_ASSERT_EQUAL_INT(10, q.opts.max_attempts);
     TEST_ASSERT_EQUAL_INT(16777216, q.opts.max_bytes);
-    TEST_ASSERT_EQUAL_INT(1, q.opts.notify);
+    TEST_ASSERT_EQUAL(PGW_SWITCH_ON, q.opts.notify);
 
     o.lease_ms = 500;
-    o.notify = 0;
+    o.notify = PGW_SWITCH_OFF;
     ASSERT_ST(PGW_OK, pgw_queue_create(h, "plain", &o), h);
     o = (pgw_queue_opts)PGW_QUEUE_OPTS_INIT;
     o.max_attempts = 3, o.backoff_ms = 0, o.backoff_cap_ms = 7, o.retention_ms = 8, o.max_bytes = 9;
     ASSERT_ST(PGW_OK, pgw_queue_set(h, "plain", &o), h);
     q = queue_info("plain");
     TEST_ASSERT_EQUAL_INT64(500, q.opts.lease_ms);
-    TEST_ASSERT_EQUAL_INT(0, q.opts.notify);
+    TEST_ASSERT_EQUAL(PGW_SWITCH_OFF, q.opts.notify);
     TEST_ASSERT_EQUAL_INT(3, q.opts.max_attempts);
     TEST_ASSERT_EQUAL_INT64(0, q.opts.backoff_ms);
     TEST_ASSERT_EQUAL_INT64(7, q.opts.backoff_cap_ms);
@@ -82,9 +83,9 @@ void test_what_is_not_there_is_not_found(void)
     ASSERT_ST(PGW_ENOTFOUND, pgw_queue_pause(h, "nowhere"), h);
     ASSERT_ST(PGW_ENOTFOUND, pgw_queue_drain(h, "nowhere"), h);
     ASSERT_ST(PGW_ENOTFOUND, pgw_queue_resume(h, "nowhere"), h);
-    ASSERT_ST(PGW_ENOTFOUND, pgw_queue_purge(h, "nowhere", "all", &n), h);
+    ASSERT_ST(PGW_ENOTFOUND, pgw_queue_purge(h, "nowhere", PGW_STATE_ANY, &n), h);
     ASSERT_ST(PGW_ENOTFOUND, pgw_queue_drop(h, "nowhere", true), h);
-    ASSERT_ST(PGW_ENOTFOUND, pgw_queue_depth(h, "nowhere", 0, &d), h);
+    ASSERT_ST(PGW_ENOTFOUND, pgw_queue_depth(h, "nowhere", PGW_UNLIMITED, &d), h);
 }
 
 void test_pause_stops_claims_and_drain_stops_enqueues(void)
@@ -101,8 +102,8 @@ void test_pause_stops_claims_and_drain_stops_enqueues(void)
     ASSERT_ST(PGW_OK, pgw_queue_resume(h, "shut"), h);
     ASSERT_ST(PGW_OK, pgw_queue_drain(h, "shut"), h);
     TEST_ASSERT_TRUE(queue_info("shut").info.draining);
-    ASSERT_ST(PGW_EPAUSED, pgw_enqueue(h, "shut", &job, NULL, NULL), h);
-    ASSERT_ST(PGW_EPAUSED, pgw_enqueue_many(h, "shut", &job, 1, NULL, NULL, NULL), h);
+    ASSERT_ST(PGW_EPAUSED, pgw_enqueue(h, "shut", &job, NULL), h);
+    ASSERT_ST(PGW_EPAUSED, pgw_enqueue_many(h, "shut", &job, 1, NULL), h);
     it_claim_one(h, "shut");
 
     ASSERT_ST(PGW_OK, pgw_queue_resume(h, "shut"), h);
@@ -119,9 +120,9 @@ void test_depth_purge_and_drop(void)
 
     for (i = 0; i < 5; i++) it_enqueue(h, "counted", NULL);
     later.delay_ms = 100000;
-    ASSERT_ST(PGW_OK, pgw_enqueue(h, "counted", &later, NULL, NULL), h);
+    ASSERT_ST(PGW_OK, pgw_enqueue(h, "counted", &later, NULL), h);
     it_claim_one(h, "counted");
-    ASSERT_ST(PGW_OK, pgw_queue_depth(h, "counted", 0, &d), h);
+    ASSERT_ST(PGW_OK, pgw_queue_depth(h, "counted", PGW_UNLIMITED, &d), h);
     TEST_ASSERT_EQUAL_INT64(4, d.ready);
     TEST_ASSERT_EQUAL_INT64(1, d.leased);
     TEST_ASSERT_EQUAL_INT64(1, d.delayed);
@@ -131,15 +132,15 @@ void test_depth_purge_and_drop(void)
     TEST_ASSERT_EQUAL_INT64(2, d.ready + d.leased);
 
     ASSERT_ST(PGW_ELOCKED, pgw_queue_drop(h, "counted", false), h);
-    ASSERT_ST(PGW_OK, pgw_queue_purge(h, "counted", "delayed", &n), h);
+    ASSERT_ST(PGW_OK, pgw_queue_purge(h, "counted", PGW_STATE_DELAYED, &n), h);
     TEST_ASSERT_EQUAL_INT64(1, n);
-    ASSERT_ST(PGW_OK, pgw_queue_purge(h, "counted", "ready", &n), h);
+    ASSERT_ST(PGW_OK, pgw_queue_purge(h, "counted", PGW_STATE_READY, &n), h);
     TEST_ASSERT_EQUAL_INT64(4, n);
-    ASSERT_ST(PGW_OK, pgw_queue_purge(h, "counted", "all", &n), h);
+    ASSERT_ST(PGW_OK, pgw_queue_purge(h, "counted", PGW_STATE_ANY, &n), h);
     TEST_ASSERT_EQUAL_INT64_MESSAGE(0, n, "a leased job is never purged");
     ASSERT_ST(PGW_ELOCKED, pgw_queue_drop(h, "counted", false), h);
     ASSERT_ST(PGW_OK, pgw_queue_drop(h, "counted", true), h);
-    ASSERT_ST(PGW_ENOTFOUND, pgw_queue_depth(h, "counted", 0, &d), h);
+    ASSERT_ST(PGW_ENOTFOUND, pgw_queue_depth(h, "counted", PGW_UNLIMITED, &d), h);
     ASSERT_ST(PGW_OK, pgw_queue_create(h, "counted", NULL), h);
     ASSERT_ST(PGW_OK, pgw_queue_drop(h, "counted", false), h);
 }
@@ -148,7 +149,7 @@ static int64_t still_there(void)
 {
     pgw_depth d = PGW_DEPTH_INIT;
 
-    ASSERT_ST(PGW_OK, pgw_queue_depth(h, "large", 0, &d), h);
+    ASSERT_ST(PGW_OK, pgw_queue_depth(h, "large", PGW_UNLIMITED, &d), h);
     return d.ready + d.delayed;
 }
 
@@ -165,12 +166,12 @@ void test_what_is_large_is_purged_piece_by_piece(void)
     TEST_ASSERT_EQUAL(PGW_OK, pgw_stop_new(&stop));
     pgw_set_stop(h, stop);
     pgw_stop_notify(stop);
-    ASSERT_ST(PGW_ECANCELED, pgw_queue_purge(h, "large", "all", &n), h);
+    ASSERT_ST(PGW_ECANCELED, pgw_queue_purge(h, "large", PGW_STATE_ANY, &n), h);
     TEST_ASSERT_EQUAL_INT64(10000, n);
     TEST_ASSERT_EQUAL_INT64(13000, still_there());
     pgw_set_stop(h, NULL);
     pgw_stop_free(stop);
-    ASSERT_ST(PGW_OK, pgw_queue_purge(h, "large", "all", &n), h);
+    ASSERT_ST(PGW_OK, pgw_queue_purge(h, "large", PGW_STATE_ANY, &n), h);
     TEST_ASSERT_EQUAL_INT64(13000, n);
     TEST_ASSERT_EQUAL_INT64(0, still_there());
     pgtemp_exec("SELECT pgwork.enqueue_many('large', array_fill('1'::jsonb, ARRAY[n])) FROM "
@@ -184,10 +185,10 @@ void test_without_implicit_queues_an_enqueue_needs_one(void)
     pgw_batch *batch;
 
     pgtemp_exec("SELECT pgwork.setting('implicit_queues', 'off')");
-    ASSERT_ST(PGW_ENOTFOUND, pgw_enqueue(h, "explicit", &job, NULL, NULL), h);
+    ASSERT_ST(PGW_ENOTFOUND, pgw_enqueue(h, "explicit", &job, NULL), h);
     ASSERT_ST(PGW_OUTCOME_EMPTY, it_claim(h, &batch, "explicit", 1), h);
     ASSERT_ST(PGW_OK, pgw_queue_create(h, "explicit", NULL), h);
-    ASSERT_ST(PGW_OK, pgw_enqueue(h, "explicit", &job, NULL, NULL), h);
+    ASSERT_ST(PGW_OK, pgw_enqueue(h, "explicit", &job, NULL), h);
     pgtemp_exec("SELECT pgwork.setting('implicit_queues', 'on')");
 }
 
@@ -198,9 +199,10 @@ void test_each_in_a_schema_without_queues_is_empty(void)
     found f = {.name = ""};
 
     ASSERT_ST(PGW_OK, pgw_migrate_up(other, NULL), other);
-    ASSERT_ST(PGW_OUTCOME_EMPTY, pgw_queues_each(other, NULL, 0, find, &f), other);
+    ASSERT_ST(PGW_OUTCOME_EMPTY, pgw_queues_each(other, COUNTED(NULL, PGW_UNLIMITED), find, &f),
+              other);
     ASSERT_ST(PGW_OK, pgw_queue_create(other, "here", NULL), other);
-    ASSERT_ST(PGW_OK, pgw_queues_each(other, NULL, 1, find, &f), other);
+    ASSERT_ST(PGW_OK, pgw_queues_each(other, COUNTED(NULL, 1), find, &f), other);
     TEST_ASSERT_EQUAL_INT(1, f.count);
     pgw_close(other);
 }
@@ -220,7 +222,7 @@ void test_a_tick_takes_expired_leases_back_and_brings_delayed_jobs_in(void)
     ASSERT_ST(PGW_OK, pgw_queue_create(h, "reaped", &o), h);
     it_enqueue(h, "reaped", NULL);
     later.delay_ms = 100;
-    ASSERT_ST(PGW_OK, pgw_enqueue(h, "reaped", &later, NULL, NULL), h);
+    ASSERT_ST(PGW_OK, pgw_enqueue(h, "reaped", &later, NULL), h);
     first = it_claim_one(h, "reaped");
     ASSERT_ST(PGW_OUTCOME_EMPTY, it_claim(h, &batch, "reaped", 1), h);
 
@@ -238,8 +240,8 @@ void test_a_tick_takes_expired_leases_back_and_brings_delayed_jobs_in(void)
     if (again.id != first.id) again = it_claim_one(h, "reaped");
     TEST_ASSERT_EQUAL_INT64(first.id, again.id);
     TEST_ASSERT_TRUE(again.token.number > first.token.number);
-    ASSERT_ST(PGW_ELEASE, pgw_complete(h, "reaped", &first, NULL, 1, NULL), h);
-    ASSERT_ST(PGW_OK, pgw_complete(h, "reaped", &again, NULL, 1, NULL), h);
+    ASSERT_ST(PGW_ELEASE, pgw_complete(h, "reaped", &first, 1, NULL), h);
+    ASSERT_ST(PGW_OK, pgw_complete(h, "reaped", &again, 1, NULL), h);
     TEST_ASSERT_EQUAL_INT64(
         1, pgtemp_number("SELECT count(*) FROM pgwork.beat WHERE role = 'reaper'"));
 }

@@ -104,7 +104,7 @@ static void expired_jobs(int n)
     pgw_batch *b;
     int i;
 
-    for (i = 0; i < n; i++) must(pgw_enqueue(h, queue, &job, NULL, NULL));
+    for (i = 0; i < n; i++) must(pgw_enqueue(h, queue, &job, NULL));
     o.queues = queues, o.queues_count = 1, o.max = n, o.lease_ms = 100;
     must(pgw_claim(h, &o, &b));
     TEST_ASSERT_EQUAL_INT(n, pgw_batch_count(b));
@@ -161,7 +161,7 @@ void test_what_was_left_by_the_dead_is_taken_back_first(void)
 
 static atomic_int heard;
 
-static void hear_stuck(void *arg, pgw_log_level level, const char *component, const char *message)
+static void hear_stuck(pgw_log_level level, const char *component, const char *message, void *arg)
 {
     (void)arg, (void)level;
     if (strcmp(component, "reap") == 0 && strstr(message, "job ") != NULL)
@@ -220,7 +220,7 @@ void test_a_delayed_job_comes_in_at_its_time(void)
     start(&x);
     await_ticks(1);
     job.delay_ms = 5000;
-    must(pgw_enqueue(h, queue, &job, NULL, NULL));
+    must(pgw_enqueue(h, queue, &job, NULL));
     TEST_ASSERT_EQUAL_INT64(1, pgtemp_number(count_of("delayed")));
     await_number(1, count_of("ready"));
     finish(&x, PGW_OK);
@@ -235,7 +235,7 @@ void test_a_live_lease_is_left_alone(void)
     pgw_batch *b;
     run x;
 
-    must(pgw_enqueue(h, queue, &job, NULL, NULL));
+    must(pgw_enqueue(h, queue, &job, NULL));
     o.queues = queues, o.queues_count = 1, o.lease_ms = 3600000; /* in later tests, too */
     must(pgw_claim(h, &o, &b));
     pgw_batch_free(b);
@@ -305,7 +305,7 @@ void test_lost_connections_are_survived(void)
     pgw_reaper_free(x.r);
 }
 
-static void hear_refusal(void *arg, pgw_log_level level, const char *component, const char *message)
+static void hear_refusal(pgw_log_level level, const char *component, const char *message, void *arg)
 {
     (void)arg, (void)level;
     if (strcmp(component, "pq") == 0 && strstr(message, "25006") != NULL)
@@ -333,7 +333,7 @@ void test_a_server_that_turns_read_only_is_outlived(void)
     pgw_reaper_free(x.r);
 }
 
-static void hear_trouble(void *arg, pgw_log_level level, const char *component, const char *message)
+static void hear_trouble(pgw_log_level level, const char *component, const char *message, void *arg)
 {
     (void)arg, (void)level, (void)message;
     if (strcmp(component, "reaper") == 0) atomic_fetch_add(&refusals, 1);
@@ -357,7 +357,7 @@ void test_long_diagnostics_do_not_hide_what_to_do(void)
     pgw_reaper_free(x.r);
 }
 
-static void hear_cancel(void *arg, pgw_log_level level, const char *component, const char *message)
+static void hear_cancel(pgw_log_level level, const char *component, const char *message, void *arg)
 {
     (void)arg, (void)level;
     if (strcmp(component, "reaper") == 0 && strstr(message, "57014") != NULL)

@@ -786,7 +786,7 @@ void test_R16_a_child_cannot_harm_the_parents_session(void)
     if (child == 0) {
         bool good = run("SELECT 1", 0, 0) == PGW_EMISUSE && pgw_error_message(h)[0] != '\0' &&
                     pgw__pq_begin(h) == PGW_EMISUSE && pgw__pq_wait(h, 0, -1) == PGW_EMISUSE &&
-                    pgw_step(h, 0) == PGW_EMISUSE;
+                    pgw_step(h) == PGW_EMISUSE;
 
         pgw_close(h);
         _exit(good ? 0 : 1);
@@ -811,7 +811,7 @@ void test_R18_long_names_are_refused_not_cut(void)
 
 static char logged[65536];
 
-static void keep_log(void *arg, pgw_log_level level, const char *component, const char *message)
+static void keep_log(pgw_log_level level, const char *component, const char *message, void *arg)
 {
     size_t at = strlen(logged);
 

@@ -36,7 +36,7 @@ static pgw_status take(pgw *h, pgw_token *token, const char *name, int n, int64_
 {
     pgw_sema_opts o = PGW_SEMA_OPTS_INIT;
 
-    o.n = n, o.timeout_ms = timeout_ms, o.ttl_ms = ttl_ms, o.session = session;
+    o.permits = n, o.timeout_ms = timeout_ms, o.ttl_ms = ttl_ms, o.session = session;
     return pgw_sema_acquire(h, name, &o, token);
 }
 
@@ -386,7 +386,7 @@ void test_what_is_out_can_be_seen(void)
     expect(h, PGW_OK, pgw_semas_each(h, note_name, names));
     TEST_ASSERT_EQUAL_STRING("ab", names);
     expect(h, PGW_OUTCOME_EMPTY, pgw_sema_grants_each(h, "a", note_grant, &grant));
-    o.n = 3, o.holder = "me", o.session = true;
+    o.permits = 3, o.holder = "me", o.session = true;
     expect(h, PGW_OK, pgw_sema_acquire(h, "a", &o, &token));
     expect(h, PGW_OK, pgw_sema_grants_each(h, "a", note_grant, &grant));
     TEST_ASSERT_TRUE(grant.number == token.number);
@@ -901,7 +901,7 @@ void test_a_stop_ends_the_wait_and_not_the_session(void)
 
     expect(h, PGW_OK, pgw_sema_create(h, "full", 1));
     a = taken(holder, "full", 1);
-    expect(h, PGW_OK, pgw_lock_acquire(h, "held beside", PGW_LOCK_EXCLUSIVE, 0, &lock));
+    expect(h, PGW_OK, pgw_lock_acquire(h, "held beside", NULL, &lock));
     TEST_ASSERT_EQUAL(PGW_OK, pgw_stop_new(&stop));
     pgw_set_stop(h, stop);
     pgw_stop_notify(stop);
@@ -1161,7 +1161,7 @@ void test_a_try_can_be_armed_and_a_wait_not(void)
     TEST_ASSERT_EQUAL_INT(PGW_EMISUSE, take(h, &token, "armed", 1, 10, 1000, false));
     pgw_async(h, note_status, &st);
     TEST_ASSERT_EQUAL_INT(PGW_OUTCOME_AGAIN, take(h, &token, "armed", 1, 0, 60000, false));
-    while (pgw_step(h, 0) == PGW_OUTCOME_AGAIN) {
+    while (pgw_step(h) == PGW_OUTCOME_AGAIN) {
         struct pollfd p = {.fd = pgw_fd(h), .events = POLLIN};
 
         (void)poll(&p, 1, 1000);

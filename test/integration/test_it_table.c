@@ -1,6 +1,7 @@
 /* Describing a table of the caller's: what is accepted, what is refused and in which words, and the
  * statements that add what is missing. */
 #include "unity.h"
+#include "callkit.h"
 #include "pgw_all.h"
 #include "oom.h"
 #include "pgtemp.h"
@@ -539,17 +540,16 @@ void test_hostile_names_are_taken_literally(void)
         o.columns = asked, o.columns_count = 1;
         TEST_ASSERT_EQUAL_STRING("", (pgw_table_claim(h, t, &o, &rows), pgw_error_message(h)));
         TEST_ASSERT_EQUAL_STRING("7", pgw_rows_get(rows, 0, name));
-        const pgw_row_ref ref = pgw_rows_ref(rows, 0);
+        pgw_row_ref ref = pgw_rows_ref(rows, 0);
         TEST_ASSERT_EQUAL_STRING(
-            "", (pgw_table_extend(h, t, &ref, 1, 1000, NULL), pgw_error_message(h)));
-        TEST_ASSERT_EQUAL_STRING("",
-                                 (pgw_table_release(h, t, &ref, 1, NULL), pgw_error_message(h)));
-        TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_table_release(h, t, &ref, 1, NULL));
+            "", (pgw_table_extend(h, t, &ref, 1, ROWS_BY(1000)), pgw_error_message(h)));
+        TEST_ASSERT_EQUAL_STRING("", (pgw_table_release(h, t, &ref, 1), pgw_error_message(h)));
+        TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_table_release(h, t, &ref, 1));
         pgw_rows_free(rows);
         TEST_ASSERT_EQUAL_STRING(
-            "", (pgw_table_get(h, t, row_key, asked, 1, &rows), pgw_error_message(h)));
+            "", (pgw_table_get(h, t, THE_ROW(row_key, asked, 1), &rows), pgw_error_message(h)));
         TEST_ASSERT_EQUAL_STRING(
-            "", (pgw_table_update(h, t, row_key, pgw_rows_version(rows, 0), &cell, 1, NULL),
+            "", (pgw_table_update(h, t, CHANGE(row_key, pgw_rows_version(rows, 0), &cell, 1), NULL),
                  pgw_error_message(h)));
         pgw_rows_free(rows);
         snprintf(sql, sizeof(sql), "SELECT %s FROM %s.%s", quoted, quoted, quoted);

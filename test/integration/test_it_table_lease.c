@@ -1,5 +1,6 @@
 /* Leases on rows of a caller's table: one row, one holder; the token decides. */
 #include "unity.h"
+#include "callkit.h"
 #include "pgw_all.h"
 #include "oom.h"
 #include "childkit.h"
@@ -213,7 +214,7 @@ void test_a_row_that_was_given_to_somebody_by_hand_gets_its_token_with_the_claim
     TEST_ASSERT_EQUAL_STRING("2", ref.key[0]);
     again = claimed(1, "anna");
     TEST_ASSERT_TRUE(same(ref.token, pgw_rows_ref(again, 0).token));
-    must(pgw_table_finish(h, t, &ref, 1, "a = 1", NULL, 0, NULL));
+    must(pgw_table_finish(h, t, &ref, 1, FINISH("a = 1", NULL, 0)));
     pgw_rows_free(rows);
     pgw_rows_free(again);
 }
@@ -222,7 +223,6 @@ void test_an_expired_lease_goes_to_the_next_and_the_old_token_is_worth_nothing(v
 {
     pgw_rows *old, *new;
     pgw_row_ref ref;
-    pgw_status verdict;
 
     articles(1);
     old = claimed(1, "anna");
@@ -230,10 +230,10 @@ void test_an_expired_lease_goes_to_the_next_and_the_old_token_is_worth_nothing(v
     expire("true");
     new = claimed(1, "bert");
     TEST_ASSERT_GREATER_THAN_UINT64(ref.token.number, pgw_rows_ref(new, 0).token.number);
-    TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_table_extend(h, t, &ref, 1, 1000, &verdict));
-    TEST_ASSERT_EQUAL(PGW_ELEASE, verdict);
-    TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_table_release(h, t, &ref, 1, NULL));
-    TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_table_finish(h, t, &ref, 1, "a = 666", NULL, 0, NULL));
+    TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_table_extend(h, t, &ref, 1, ROWS_BY(1000)));
+    TEST_ASSERT_EQUAL(PGW_ELEASE, ref.outcome);
+    TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_table_release(h, t, &ref, 1));
+    TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_table_finish(h, t, &ref, 1, FINISH("a = 666", NULL, 0)));
     TEST_ASSERT_EQUAL_INT64(0, pgtemp_number("SELECT a FROM t"));
     TEST_ASSERT_EQUAL_STRING("bert", pgtemp_value("SELECT locked_by FROM t"));
     pgw_rows_free(old);
@@ -249,11 +249,11 @@ void test_a_token_needs_both_of_its_halves(void)
     rows = claimed(1, "anna");
     ref = pgw_rows_ref(rows, 0);
     ref.token.nonce ^= 1;
-    TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_table_release(h, t, &ref, 1, NULL));
+    TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_table_release(h, t, &ref, 1));
     ref.token.nonce ^= 1, ref.token.number ^= 1;
-    TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_table_release(h, t, &ref, 1, NULL));
+    TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_table_release(h, t, &ref, 1));
     ref.token.number ^= 1;
-    must(pgw_table_release(h, t, &ref, 1, NULL));
+    must(pgw_table_release(h, t, &ref, 1));
     pgw_rows_free(rows);
 }
 
@@ -266,10 +266,10 @@ void test_a_late_call_is_accepted_while_nobody_took_the_lease(void)
     rows = claimed(1, "anna");
     ref = pgw_rows_ref(rows, 0);
     expire("true");
-    must(pgw_table_extend(h, t, &ref, 1, 60000, NULL));
+    must(pgw_table_extend(h, t, &ref, 1, ROWS_BY(60000)));
     expire("true");
-    must(pgw_table_finish(h, t, &ref, 1, "a = 1", NULL, 0, NULL));
-    TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_table_finish(h, t, &ref, 1, "a = 2", NULL, 0, NULL));
+    must(pgw_table_finish(h, t, &ref, 1, FINISH("a = 1", NULL, 0)));
+    TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_table_finish(h, t, &ref, 1, FINISH("a = 2", NULL, 0)));
     TEST_ASSERT_EQUAL_INT64(
         1, pgtemp_number("SELECT a FROM t WHERE locked_by IS NULL AND expires_at IS NULL"));
     pgw_rows_free(rows);
@@ -282,12 +282,12 @@ void test_numbers_grow_also_over_releases_reaping_and_rebirth(void)
     articles(1);
     for (int i = 0; i < 20; i++) {
         pgw_rows *rows = claimed(1, "anna");
-        const pgw_row_ref ref = pgw_rows_ref(rows, 0);
+        pgw_row_ref ref = pgw_rows_ref(rows, 0);
 
         TEST_ASSERT_GREATER_THAN_UINT64(last, ref.token.number);
         last = ref.token.number;
-        if (i % 4 == 0) must(pgw_table_release(h, t, &ref, 1, NULL));
-        if (i % 4 == 1) must(pgw_table_finish(h, t, &ref, 1, "a = a + 1", NULL, 0, NULL));
+        if (i % 4 == 0) must(pgw_table_release(h, t, &ref, 1));
+        if (i % 4 == 1) must(pgw_table_finish(h, t, &ref, 1, FINISH("a = a + 1", NULL, 0)));
         if (i % 4 == 2) expire("true"), must(pgw_table_reap(h, t, 10, NULL));
         if (i % 4 == 3) pgtemp_exec("DELETE FROM t; INSERT INTO t (id) VALUES (1)");
         pgw_rows_free(rows);
@@ -412,10 +412,10 @@ void test_rights_on_some_columns_are_enough(void)
         if (twice == 0) pgw_rows_free(rows);
     }
     ref = pgw_rows_ref(rows, 0);
-    must(pgw_table_finish(h, t, &ref, 1, "a = 1", NULL, 0, NULL));
-    TEST_ASSERT_EQUAL(PGW_EPERM, pgw_table_finish(h, t, &ref, 1, "secret = 'x'", NULL, 0, NULL));
+    must(pgw_table_finish(h, t, &ref, 1, FINISH("a = 1", NULL, 0)));
+    TEST_ASSERT_EQUAL(PGW_EPERM, pgw_table_finish(h, t, &ref, 1, FINISH("secret = 'x'", NULL, 0)));
     TEST_ASSERT_EQUAL(PGW_EMISUSE,
-                      pgw_table_update(h, t, ref.key, "x", &(pgw_cell){"a", "2"}, 1, NULL));
+                      pgw_table_update(h, t, CHANGE(ref.key, "x", CELL("a", "2"), 1), NULL));
     TEST_ASSERT_NOT_NULL(strstr(pgw_error_message(h), "xmin"));
     must(pgw__pq_text(h, "role", "RESET ROLE", &(pgw__call){0}));
     pgtemp_exec("DROP OWNED BY clerk; DROP ROLE clerk");
@@ -469,9 +469,9 @@ void test_bad_options_are_refused(void)
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_table_claim(h, t, NULL, NULL));
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_table_claim(h, NULL, NULL, &rows));
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_table_claim(NULL, t, NULL, &rows));
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_table_extend(h, t, NULL, 1, 1000, NULL));
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_table_extend(h, t, &(pgw_row_ref){0}, 1, 1000, NULL));
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_table_release(h, t, &(pgw_row_ref){0}, 0, NULL));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_table_extend(h, t, NULL, 1, ROWS_BY(1000)));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_table_extend(h, t, &(pgw_row_ref){0}, 1, ROWS_BY(1000)));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_table_release(h, t, &(pgw_row_ref){0}, 0));
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_table_reap(h, t, 0, NULL));
     s.locked_by = s.expires_at = s.token = NULL;
     must(pgw_table_open(h, &s, &plain));
@@ -531,7 +531,6 @@ void test_keys_of_every_type_make_the_round_trip(void)
         static const char *const key[] = {"k", "n"};
         const pgw_table_spec s = spec_of(key, 2);
         pgw_row_ref refs[2];
-        pgw_status verdicts[2];
         pgw_table *typed;
         pgw_rows *rows, *one;
         char sql[512];
@@ -551,16 +550,15 @@ void test_keys_of_every_type_make_the_round_trip(void)
         for (size_t r = 0; r < 2; r++) {
             refs[r] = pgw_rows_ref(rows, r);
             TEST_ASSERT_EQUAL_STRING(types[i].values[refs[r].key[1][0] - '1'], refs[r].key[0]);
-            TEST_ASSERT_EQUAL(PGW_OK, pgw_table_get(h, typed, refs[r].key, key, 2, &one));
+            TEST_ASSERT_EQUAL(PGW_OK, pgw_table_get(h, typed, THE_ROW(refs[r].key, key, 2), &one));
             TEST_ASSERT_EQUAL_STRING(refs[r].key[1], pgw_rows_get(one, 0, "n"));
             pgw_rows_free(one);
         }
         TEST_ASSERT_EQUAL_STRING_MESSAGE(
-            "", (pgw_table_extend(h, typed, refs, 2, 60000, verdicts), pgw_error_message(h)),
+            "", (pgw_table_extend(h, typed, refs, 2, ROWS_BY(60000)), pgw_error_message(h)),
             types[i].type);
         TEST_ASSERT_EQUAL_STRING_MESSAGE(
-            "", (pgw_table_release(h, typed, refs, 2, verdicts), pgw_error_message(h)),
-            types[i].type);
+            "", (pgw_table_release(h, typed, refs, 2), pgw_error_message(h)), types[i].type);
         pgw_rows_free(rows);
         pgw_table_free(typed);
     }
@@ -583,7 +581,7 @@ void test_keys_are_compared_by_the_operator_of_their_index(void)
         "DROP SCHEMA IF EXISTS ext CASCADE; CREATE SCHEMA ext; CREATE EXTENSION citext SCHEMA ext;"
         "CREATE TABLE t (id ext.citext PRIMARY KEY, " LEASE "); INSERT INTO t VALUES ('Paris')");
     must(pgw_table_open(h, &s, &t));
-    must(pgw_table_get(h, t, shout, by_id, 1, &rows));
+    must(pgw_table_get(h, t, THE_ROW(shout, by_id, 1), &rows));
     TEST_ASSERT_EQUAL_STRING("Paris", pgw_rows_get(rows, 0, "id"));
     pgw_rows_free(rows);
     pgtemp_exec("DROP SCHEMA public CASCADE; CREATE SCHEMA public; DROP SCHEMA ext CASCADE");
@@ -620,7 +618,7 @@ void test_the_text_of_a_key_names_its_row_whatever_the_database_has_set(void)
     ref = pgw_rows_ref(rows, 0);
     TEST_ASSERT_EQUAL_STRING("0.30000000000000004", ref.key[0]);
     TEST_ASSERT_EQUAL_STRING("{a,NULL}", ref.key[1]);
-    must(pgw_table_finish(h, t, &ref, 1, "a = 1", NULL, 0, NULL));
+    must(pgw_table_finish(h, t, &ref, 1, FINISH("a = 1", NULL, 0)));
     TEST_ASSERT_EQUAL_INT64(1, pgtemp_number("SELECT a FROM t"));
     pgw_rows_free(rows);
 }
@@ -660,7 +658,6 @@ void test_a_row_that_is_named_twice_in_different_spelling_counts_once(void)
     static const char *const both[] = {"a", "A"};
     pgw_table_lock_opts o = PGW_TABLE_LOCK_OPTS_INIT;
     const pgw_table_spec s = spec_of(by_id, 1);
-    pgw_status verdicts[2];
     pgw_row_ref refs[2];
     pgw_rows *rows, *locked;
 
@@ -676,9 +673,9 @@ void test_a_row_that_is_named_twice_in_different_spelling_counts_once(void)
     pgw_rows_free(locked);
     must(pgw_txn_commit(h));
     for (int i = 0; i < 2; i++) refs[i] = pgw_rows_ref(rows, 0), refs[i].key = &both[i];
-    must(pgw_table_finish(h, t, refs, 2, "a = t.a + 1", NULL, 0, verdicts));
-    TEST_ASSERT_EQUAL(PGW_OK, verdicts[0]);
-    TEST_ASSERT_EQUAL(PGW_OK, verdicts[1]);
+    must(pgw_table_finish(h, t, refs, 2, FINISH("a = t.a + 1", NULL, 0)));
+    TEST_ASSERT_EQUAL(PGW_OK, refs[0].outcome);
+    TEST_ASSERT_EQUAL(PGW_OK, refs[1].outcome);
     TEST_ASSERT_EQUAL_INT64(1, pgtemp_number("SELECT a FROM t"));
     pgw_rows_free(rows);
 }
@@ -725,7 +722,6 @@ void test_each_row_of_a_batch_has_its_own_verdict(void)
 {
     enum { N = 1000 };
     static pgw_row_ref refs[N + 2];
-    static pgw_status verdicts[N + 2];
     static const char *const no_row[] = {"-1"};
     pgw_rows *rows;
 
@@ -737,19 +733,22 @@ void test_each_row_of_a_batch_has_its_own_verdict(void)
     refs[N + 1].key = no_row;
     pgtemp_exec("DELETE FROM t WHERE id % 10 = 3; UPDATE t SET token = gen_random_uuid() WHERE id "
                 "% 10 = 5");
-    TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_table_extend(h, t, refs, N + 2, 60000, verdicts));
+    TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_table_extend(h, t, refs, N + 2, ROWS_BY(60000)));
     TEST_ASSERT_EQUAL_STRING("201 of 1002 rows refused: 100 with a lease that is not the current "
                              "one, 101 gone, 0 not written because of a trigger",
                              pgw_error_message(h));
     for (int i = 0; i < N; i++) {
         const int last = (i + 1) % 10;
 
-        TEST_ASSERT_EQUAL(last == 3 ? PGW_ENOTFOUND : last == 5 ? PGW_ELEASE : PGW_OK, verdicts[i]);
+        TEST_ASSERT_EQUAL(last == 3   ? PGW_ENOTFOUND
+                          : last == 5 ? PGW_ELEASE
+                                      : PGW_OK,
+                          refs[i].outcome);
     }
-    TEST_ASSERT_EQUAL(PGW_OK, verdicts[N]);
-    TEST_ASSERT_EQUAL(PGW_ENOTFOUND, verdicts[N + 1]);
+    TEST_ASSERT_EQUAL(PGW_OK, refs[N].outcome);
+    TEST_ASSERT_EQUAL(PGW_ENOTFOUND, refs[N + 1].outcome);
     TEST_ASSERT_EQUAL(PGW_ELEASE,
-                      pgw_table_finish(h, t, refs, N + 1, "a = a + 1", NULL, 0, verdicts));
+                      pgw_table_finish(h, t, refs, N + 1, FINISH("a = a + 1", NULL, 0)));
     TEST_ASSERT_EQUAL_INT64(800, pgtemp_number("SELECT sum(a) FROM t"));
     TEST_ASSERT_EQUAL_INT64(100,
                             pgtemp_number("SELECT count(*) FROM t WHERE locked_by IS NOT NULL"));
@@ -771,10 +770,10 @@ void test_finish_writes_what_the_caller_says_and_moves_the_version(void)
     rows = claimed(1, "anna");
     TEST_ASSERT_EQUAL_STRING("5", pgw_rows_version(rows, 0));
     ref = pgw_rows_ref(rows, 0);
-    must(pgw_table_finish(h, t, &ref, 1, "review = $1, grade = $2 -- so", values, 2, NULL));
+    must(pgw_table_finish(h, t, &ref, 1, FINISH("review = $1, grade = $2 -- so", values, 2)));
     TEST_ASSERT_EQUAL_STRING("it's \"good\"|3|6|6",
                              pgtemp_value("SELECT concat_ws('|', review, grade, twice, v) FROM t"));
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_table_finish(h, t, &ref, 1, NULL, NULL, 0, NULL));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_table_finish(h, t, &ref, 1, FINISH(NULL, NULL, 0)));
     pgw_rows_free(rows);
 }
 
@@ -791,7 +790,7 @@ void test_a_finish_at_the_end_of_the_versions_begins_again(void)
     must(pgw_table_open(h, &s, &t));
     rows = claimed(1, "anna");
     ref = pgw_rows_ref(rows, 0);
-    must(pgw_table_finish(h, t, &ref, 1, "a = 1", NULL, 0, NULL));
+    must(pgw_table_finish(h, t, &ref, 1, FINISH("a = 1", NULL, 0)));
     TEST_ASSERT_EQUAL_STRING("1|-32768",
                              pgtemp_value("SELECT concat_ws('|', a, v) FROM t WHERE token IS NOT "
                                           "NULL AND locked_by IS NULL"));
@@ -800,7 +799,6 @@ void test_a_finish_at_the_end_of_the_versions_begins_again(void)
 
 void test_a_trigger_that_keeps_a_row_from_being_written_is_told_apart(void)
 {
-    pgw_status verdicts[2];
     pgw_row_ref refs[2];
     pgw_rows *rows;
 
@@ -810,9 +808,9 @@ void test_a_trigger_that_keeps_a_row_from_being_written_is_told_apart(void)
     pgtemp_exec("CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF old.id = 1 "
                 "THEN RETURN NULL; END IF; RETURN new; END $$;"
                 "CREATE TRIGGER no BEFORE UPDATE ON t FOR EACH ROW EXECUTE FUNCTION no()");
-    TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_table_release(h, t, refs, 2, verdicts));
-    TEST_ASSERT_EQUAL(PGW_EPERM, verdicts[0]);
-    TEST_ASSERT_EQUAL(PGW_OK, verdicts[1]);
+    TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_table_release(h, t, refs, 2));
+    TEST_ASSERT_EQUAL(PGW_EPERM, refs[0].outcome);
+    TEST_ASSERT_EQUAL(PGW_OK, refs[1].outcome);
     pgw_rows_free(rows);
 }
 
@@ -847,7 +845,6 @@ void test_a_claim_says_so_when_a_trigger_keeps_all_its_rows(void)
 void test_a_row_that_row_security_hides_is_not_there(void)
 {
     pgw_row_ref refs[2];
-    pgw_status verdicts[2];
     pgw_rows *rows;
 
     articles(4);
@@ -860,9 +857,9 @@ void test_a_row_that_row_security_hides_is_not_there(void)
     TEST_ASSERT_EQUAL(2, pgw_rows_count(rows));
     refs[0] = pgw_rows_ref(rows, 0), refs[1] = pgw_rows_ref(rows, 1);
     pgtemp_exec("ALTER POLICY odd ON t USING (id = 1)");
-    TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_table_extend(h, t, refs, 2, 1000, verdicts));
-    TEST_ASSERT_EQUAL(PGW_OK, verdicts[0]);
-    TEST_ASSERT_EQUAL(PGW_ENOTFOUND, verdicts[1]);
+    TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_table_extend(h, t, refs, 2, ROWS_BY(1000)));
+    TEST_ASSERT_EQUAL(PGW_OK, refs[0].outcome);
+    TEST_ASSERT_EQUAL(PGW_ENOTFOUND, refs[1].outcome);
     must(pgw__pq_text(h, "role", "RESET ROLE", &(pgw__call){0}));
     pgtemp_exec("DROP OWNED BY tenant; DROP ROLE tenant");
     pgw_rows_free(rows);
@@ -894,11 +891,11 @@ void test_partitioned_tables_have_leases_too(void)
     TEST_ASSERT_NULL(pgw_rows_version(rows, 0));
     for (size_t i = 0; i < 3; i++) refs[i] = pgw_rows_ref(rows, i);
     /* a finish may move the row to another partition */
-    must(pgw_table_finish(h, t, refs, 3, "year = 2024, id = id + 10 * (2024 - t.year) + 100", NULL,
-                          0, NULL));
+    must(pgw_table_finish(h, t, refs, 3,
+                          FINISH("year = 2024, id = id + 10 * (2024 - t.year) + 100", NULL, 0)));
     TEST_ASSERT_EQUAL_INT64(3, pgtemp_number("SELECT count(*) FROM t24 WHERE locked_by IS NULL"));
     TEST_ASSERT_EQUAL(PGW_EMISUSE,
-                      pgw_table_update(h, t, refs[0].key, "x", &(pgw_cell){"a", "1"}, 1, NULL));
+                      pgw_table_update(h, t, CHANGE(refs[0].key, "x", CELL("a", "1"), 1), NULL));
     TEST_ASSERT_NOT_NULL(strstr(pgw_error_message(h), "partitioned"));
     pgw_rows_free(rows);
 }
@@ -916,11 +913,11 @@ void test_rows_of_a_child_that_comes_later_are_left_alone(void)
     rows = claimed(10, "anna");
     TEST_ASSERT_EQUAL(2, pgw_rows_count(rows));
     for (size_t i = 0; i < 2; i++) refs[i] = pgw_rows_ref(rows, i);
-    must(pgw_table_finish(h, t, refs, 2, "a = t.a + 1", NULL, 0, NULL));
+    must(pgw_table_finish(h, t, refs, 2, FINISH("a = t.a + 1", NULL, 0)));
     must(pgw_table_reap(h, t, 10, &freed));
     TEST_ASSERT_EQUAL_INT64(0, freed);
-    must(pgw_table_get(h, t, refs[0].key, NULL, 0, &row));
-    must(pgw_table_update(h, t, refs[0].key, pgw_rows_version(row, 0), &(pgw_cell){"a", "7"}, 1,
+    must(pgw_table_get(h, t, THE_ROW(refs[0].key, NULL, 0), &row));
+    must(pgw_table_update(h, t, CHANGE(refs[0].key, pgw_rows_version(row, 0), CELL("a", "7"), 1),
                           NULL));
     pgw_rows_free(row);
     pgw_rows_free(rows);
@@ -950,10 +947,10 @@ static int contend(pgw *mine, int who)
         }
         if (st != PGW_OK) return 1;
         for (size_t i = 0; i < pgw_rows_count(rows); i++) {
-            const pgw_row_ref ref = pgw_rows_ref(rows, i);
+            pgw_row_ref ref = pgw_rows_ref(rows, i);
 
             /* a second holder would make it 2 */
-            if (pgw_table_finish(mine, t, &ref, 1, "a = t.a + 1", NULL, 0, NULL) != PGW_OK)
+            if (pgw_table_finish(mine, t, &ref, 1, FINISH("a = t.a + 1", NULL, 0)) != PGW_OK)
                 return 2;
         }
         pgw_rows_free(rows);
@@ -1073,7 +1070,7 @@ void test_a_row_with_an_uncommitted_child_is_not_waited_for(const char *unique, 
     rows = claimed(1, "anna"); /* who has it keeps it, whatever its key */
     TEST_ASSERT_EQUAL_STRING(first, pgw_rows_key(rows, 0)[0]);
     ref = pgw_rows_ref(rows, 0);
-    must(pgw_table_extend(h, t, &ref, 1, 1000, NULL));
+    must(pgw_table_extend(h, t, &ref, 1, ROWS_BY(1000)));
     pgw_rows_free(rows);
     PQfinish(other);
 }
@@ -1119,12 +1116,12 @@ void test_a_row_that_is_given_by_hand_is_lost_to_who_had_it(void)
     pgtemp_exec(
         "UPDATE t SET locked_by = 'ben', expires_at = now() + interval '1 h', token = NULL");
     ref = pgw_rows_ref(mine, 0);
-    TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_table_release(h, t, &ref, 1, NULL));
+    TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_table_release(h, t, &ref, 1));
     theirs = claimed(1, "ben");
     TEST_ASSERT_EQUAL(1, pgw_rows_count(theirs));
-    TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_table_release(h, t, &ref, 1, NULL));
+    TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_table_release(h, t, &ref, 1));
     ref = pgw_rows_ref(theirs, 0);
-    must(pgw_table_release(h, t, &ref, 1, NULL));
+    must(pgw_table_release(h, t, &ref, 1));
     pgw_rows_free(mine);
     pgw_rows_free(theirs);
 }
@@ -1214,7 +1211,7 @@ static int extend_in_some_order(pgw *mine, int who)
 
     for (int i = 0; i < 100; i++) refs[i] = shared_refs[who == 0 ? i : 99 - i];
     for (int i = 0; i < 200; i++)
-        if (pgw_table_extend(mine, t, refs, 100, 600000, NULL) != PGW_OK) return 1;
+        if (pgw_table_extend(mine, t, refs, 100, ROWS_BY(600000)) != PGW_OK) return 1;
     return 0;
 }
 
@@ -1255,7 +1252,7 @@ void test_on_an_attached_handle_leases_are_part_of_the_transaction(void)
     rows = claimed(1, "anna");
     ref = pgw_rows_ref(rows, 0);
     PQclear(PQexec(conn, "BEGIN"));
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_table_finish(mine, t, &ref, 1, "a = 1", NULL, 0, NULL));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_table_finish(mine, t, &ref, 1, FINISH("a = 1", NULL, 0)));
     TEST_ASSERT_EQUAL_INT64(0, pgtemp_number("SELECT a FROM t"));
     PQclear(PQexec(conn, "COMMIT"));
     TEST_ASSERT_EQUAL_INT64(1, pgtemp_number("SELECT a FROM t"));
@@ -1280,7 +1277,7 @@ static pgw_status claim_without_blocking(pgw_rows **rows)
         struct pollfd p = {.fd = pgw_fd(h), .events = POLLIN};
 
         poll(&p, 1, 1000);
-        pgw_step(h, PGW_EVENT_READ);
+        pgw_step(h);
     }
     return done;
 }
@@ -1331,10 +1328,10 @@ void test_claims_and_finishes_survive_the_loss_of_each_allocation(void)
     }
     must(st);
     TEST_ASSERT_GREATER_THAN(3, n);
-    const pgw_row_ref refs[] = {pgw_rows_ref(rows, 0), pgw_rows_ref(rows, 1)};
+    pgw_row_ref refs[] = {pgw_rows_ref(rows, 0), pgw_rows_ref(rows, 1)};
     for (n = 1, st = PGW_ENOMEM; st == PGW_ENOMEM; n++) {
         oom_fail(n);
-        st = pgw_table_finish(h, t, refs, 2, "a = 1", NULL, 0, NULL);
+        st = pgw_table_finish(h, t, refs, 2, FINISH("a = 1", NULL, 0));
     }
     must(st);
     TEST_ASSERT_GREATER_THAN(3, n);

@@ -406,7 +406,7 @@ void test_bad_options_are_refused(void)
     } while (0)
     REFUSED(o.strength = (pgw_row_lock)4);
     REFUSED(o.wait_ms = -1);
-    REFUSED(o.max = -1);
+    REFUSED(o.max = 0);
     REFUSED(o.keys_count = 1);
     REFUSED(o.keys = half);
     REFUSED((o.keys = half, o.keys_count = 1));

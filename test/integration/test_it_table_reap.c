@@ -16,7 +16,7 @@ static pgw *h;
 static atomic_int heard; /* words about a table */
 static pgw_stop *stop, *stop_when_heard;
 
-static void hear(void *arg, pgw_log_level level, const char *component, const char *message)
+static void hear(pgw_log_level level, const char *component, const char *message, void *arg)
 {
     (void)arg, (void)level;
     if (strcmp(component, "table") == 0 && strstr(message, "`public`.`one`") != NULL) {

@@ -1,6 +1,7 @@
 /* Optimistic writes: nothing is lost, nothing is applied twice, also when the answer to a commit
  * is. */
 #include "unity.h"
+#include "callkit.h"
 #include "pgw_all.h"
 #include "oom.h"
 #include "childkit.h"
@@ -65,7 +66,7 @@ static pgw_rows *got(const pgw_table *table)
 {
     pgw_rows *rows;
 
-    must(pgw_table_get(h, table, key, n_column, 1, &rows));
+    must(pgw_table_get(h, table, THE_ROW(key, n_column, 1), &rows));
     return rows;
 }
 
@@ -79,14 +80,15 @@ void test_an_update_needs_the_version_that_was_read(void)
         pgw_rows *rows = got(modes[m]);
         char next[PGW_ROW_VERSION_SIZE], last[PGW_ROW_VERSION_SIZE];
 
-        must(pgw_table_update(h, modes[m], key, pgw_rows_version(rows, 0), &(pgw_cell){"n", "1"}, 1,
-                              next));
+        must(pgw_table_update(h, modes[m],
+                              CHANGE(key, pgw_rows_version(rows, 0), CELL("n", "1"), 1), next));
         TEST_ASSERT_NOT_EQUAL(0, strcmp(next, pgw_rows_version(rows, 0)));
-        TEST_ASSERT_EQUAL(PGW_ECONFLICT,
-                          pgw_table_update(h, modes[m], key, pgw_rows_version(rows, 0),
-                                           &(pgw_cell){"n", "2"}, 1, last));
+        TEST_ASSERT_EQUAL(
+            PGW_ECONFLICT,
+            pgw_table_update(h, modes[m], CHANGE(key, pgw_rows_version(rows, 0), CELL("n", "2"), 1),
+                             last));
         TEST_ASSERT_EQUAL_STRING("", last);
-        must(pgw_table_update(h, modes[m], key, next, &(pgw_cell){"n", NULL}, 1, NULL));
+        must(pgw_table_update(h, modes[m], CHANGE(key, next, CELL("n", NULL), 1), NULL));
         TEST_ASSERT_EQUAL_INT64(1, pgtemp_number("SELECT count(*) FROM counter WHERE n IS NULL"));
         pgw_rows_free(rows);
     }
@@ -109,9 +111,9 @@ void test_a_number_at_the_end_of_its_type_begins_again(void)
                  ends[i][1]);
         pgtemp_exec(sql);
         narrow = described(h, "v");
-        must(pgw_table_update(h, narrow, key, ends[i][1], &cell, 1, next));
+        must(pgw_table_update(h, narrow, CHANGE(key, ends[i][1], &cell, 1), next));
         TEST_ASSERT_EQUAL_STRING(ends[i][2], next);
-        must(pgw_table_update(h, narrow, key, ends[i][2], &cell, 1, next));
+        must(pgw_table_update(h, narrow, CHANGE(key, ends[i][2], &cell, 1), next));
         TEST_ASSERT_EQUAL_STRING(ends[i][3], next);
         pgw_table_free(narrow);
     }
@@ -122,15 +124,16 @@ void test_a_conflict_and_a_missing_row_are_told_apart(void)
     static const char *const nobody[] = {"nobody"};
     pgw_rows *rows = got(t), *none = (pgw_rows *)&none;
 
-    TEST_ASSERT_EQUAL(PGW_ENOTFOUND, pgw_table_get(h, t, nobody, NULL, 0, &none));
+    TEST_ASSERT_EQUAL(PGW_ENOTFOUND, pgw_table_get(h, t, THE_ROW(nobody, NULL, 0), &none));
     TEST_ASSERT_NULL(none);
     TEST_ASSERT_EQUAL(PGW_ENOTFOUND,
-                      pgw_table_update(h, t, nobody, "0", &(pgw_cell){"n", "1"}, 1, NULL));
+                      pgw_table_update(h, t, CHANGE(nobody, "0", CELL("n", "1"), 1), NULL));
     TEST_ASSERT_EQUAL(PGW_ECONFLICT,
-                      pgw_table_update(h, t, key, "77", &(pgw_cell){"n", "1"}, 1, NULL));
+                      pgw_table_update(h, t, CHANGE(key, "77", CELL("n", "1"), 1), NULL));
     pgtemp_exec("DELETE FROM counter");
-    TEST_ASSERT_EQUAL(PGW_ENOTFOUND, pgw_table_update(h, t, key, pgw_rows_version(rows, 0),
-                                                      &(pgw_cell){"n", "1"}, 1, NULL));
+    TEST_ASSERT_EQUAL(
+        PGW_ENOTFOUND,
+        pgw_table_update(h, t, CHANGE(key, pgw_rows_version(rows, 0), CELL("n", "1"), 1), NULL));
     pgw_rows_free(rows);
 }
 
@@ -143,19 +146,21 @@ void test_what_may_not_be_written_is_named(void)
 
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         TEST_ASSERT_EQUAL(
-            PGW_EINVAL, pgw_table_update(h, t, key, "0", &(pgw_cell){bad[i].column, "1"}, 1, NULL));
+            PGW_EINVAL,
+            pgw_table_update(h, t, CHANGE(key, "0", CELL(bad[i].column, "1"), 1), NULL));
         TEST_ASSERT_NOT_NULL(strstr(pgw_error_message(h), bad[i].words));
     }
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_table_update(h, t, key, "0", NULL, 1, NULL));
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_table_update(h, t, key, "0", &(pgw_cell){"n", "1"}, 0, NULL));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_table_update(h, t, CHANGE(key, "0", NULL, 1), NULL));
     TEST_ASSERT_EQUAL(PGW_EINVAL,
-                      pgw_table_update(h, t, key, NULL, &(pgw_cell){"n", "1"}, 1, NULL));
+                      pgw_table_update(h, t, CHANGE(key, "0", CELL("n", "1"), 0), NULL));
     TEST_ASSERT_EQUAL(PGW_EINVAL,
-                      pgw_table_update(h, t, NULL, "0", &(pgw_cell){"n", "1"}, 1, NULL));
+                      pgw_table_update(h, t, CHANGE(key, NULL, CELL("n", "1"), 1), NULL));
     TEST_ASSERT_EQUAL(PGW_EINVAL,
-                      pgw_table_update(h, t, key, "0", &(pgw_cell){"n", "one"}, 1, NULL));
+                      pgw_table_update(h, t, CHANGE(NULL, "0", CELL("n", "1"), 1), NULL));
     TEST_ASSERT_EQUAL(PGW_EINVAL,
-                      pgw_table_update(h, by_xmin, key, "rubbish", &(pgw_cell){"n", "1"}, 1, NULL));
+                      pgw_table_update(h, t, CHANGE(key, "0", CELL("n", "one"), 1), NULL));
+    TEST_ASSERT_EQUAL(
+        PGW_EINVAL, pgw_table_update(h, by_xmin, CHANGE(key, "rubbish", CELL("n", "1"), 1), NULL));
 }
 
 /* ---- the version made of xmin: what it must not accept ---- */
@@ -179,19 +184,21 @@ void test_two_writes_of_one_transaction_have_the_same_xmin_but_another_place(voi
 
     must(pgw_txn_begin(h));
     first = got(by_xmin);
-    must(pgw_table_update(h, by_xmin, key, pgw_rows_version(first, 0), &(pgw_cell){"n", "1"}, 1,
+    must(pgw_table_update(h, by_xmin, CHANGE(key, pgw_rows_version(first, 0), CELL("n", "1"), 1),
                           NULL));
     pgw_rows_free(first);
     first = got(by_xmin);
-    must(pgw_table_update(h, by_xmin, key, pgw_rows_version(first, 0), &(pgw_cell){"n", "2"}, 1,
+    must(pgw_table_update(h, by_xmin, CHANGE(key, pgw_rows_version(first, 0), CELL("n", "2"), 1),
                           NULL));
     second = got(by_xmin);
     version_parts(pgw_rows_version(first, 0), a);
     version_parts(pgw_rows_version(second, 0), b);
     TEST_ASSERT_EQUAL_STRING(a[0], b[0]);
     TEST_ASSERT_NOT_EQUAL(0, strcmp(a[1], b[1]));
-    TEST_ASSERT_EQUAL(PGW_ECONFLICT, pgw_table_update(h, by_xmin, key, pgw_rows_version(first, 0),
-                                                      &(pgw_cell){"n", "9"}, 1, NULL));
+    TEST_ASSERT_EQUAL(PGW_ECONFLICT,
+                      pgw_table_update(h, by_xmin,
+                                       CHANGE(key, pgw_rows_version(first, 0), CELL("n", "9"), 1),
+                                       NULL));
     must(pgw_txn_commit(h));
     TEST_ASSERT_EQUAL_INT64(2, pgtemp_number("SELECT n FROM counter"));
     pgw_rows_free(first);
@@ -208,13 +215,13 @@ void test_a_version_of_xmin_ends_with_its_billion_transactions_and_its_timeline(
     snprintf(version, sizeof(version), "%s/%s/%lld/%s", part[0], part[1],
              atoll(part[2]) - (1LL << 30), part[3]);
     TEST_ASSERT_EQUAL(PGW_ECONFLICT,
-                      pgw_table_update(h, by_xmin, key, version, &(pgw_cell){"n", "1"}, 1, NULL));
+                      pgw_table_update(h, by_xmin, CHANGE(key, version, CELL("n", "1"), 1), NULL));
     snprintf(version, sizeof(version), "%s/%s/%s/00000002", part[0], part[1], part[2]);
     TEST_ASSERT_EQUAL(PGW_ECONFLICT,
-                      pgw_table_update(h, by_xmin, key, version, &(pgw_cell){"n", "1"}, 1, NULL));
+                      pgw_table_update(h, by_xmin, CHANGE(key, version, CELL("n", "1"), 1), NULL));
     snprintf(version, sizeof(version), "%s/%s/%lld/%s", part[0], part[1],
              atoll(part[2]) - (1LL << 30) + 100000000, part[3]);
-    must(pgw_table_update(h, by_xmin, key, version, &(pgw_cell){"n", "1"}, 1, NULL));
+    must(pgw_table_update(h, by_xmin, CHANGE(key, version, CELL("n", "1"), 1), NULL));
     pgw_rows_free(rows);
 }
 
@@ -224,14 +231,16 @@ void test_a_rewrite_is_a_conflict_and_vacuum_and_locks_are_none(void)
 
     pgtemp_exec("VACUUM FREEZE counter");
     pgtemp_exec("SELECT FROM counter FOR UPDATE");
-    must(pgw_table_update(h, by_xmin, key, pgw_rows_version(rows, 0), &(pgw_cell){"n", "1"}, 1,
+    must(pgw_table_update(h, by_xmin, CHANGE(key, pgw_rows_version(rows, 0), CELL("n", "1"), 1),
                           NULL));
     pgw_rows_free(rows);
     rows = got(by_xmin);
     pgtemp_exec("ALTER TABLE counter ALTER note TYPE varchar(100)");
     pgtemp_exec("ALTER TABLE counter DROP COLUMN twice, ALTER n TYPE bigint");
-    TEST_ASSERT_EQUAL(PGW_ECONFLICT, pgw_table_update(h, by_xmin, key, pgw_rows_version(rows, 0),
-                                                      &(pgw_cell){"n", "9"}, 1, NULL));
+    TEST_ASSERT_EQUAL(PGW_ECONFLICT,
+                      pgw_table_update(h, by_xmin,
+                                       CHANGE(key, pgw_rows_version(rows, 0), CELL("n", "9"), 1),
+                                       NULL));
     pgw_rows_free(rows);
 }
 
@@ -275,8 +284,8 @@ static pgw_status interfere(pgw_edit *e, void *arg)
 
 void test_process_writes_what_the_function_set(void)
 {
-    must(pgw_table_process(h, t, key, NULL, add_one, NULL));
-    must(pgw_table_process(h, by_xmin, key, NULL, add_one, NULL));
+    must(pgw_table_process(h, t, AT_ROW(key, NULL), add_one, NULL));
+    must(pgw_table_process(h, by_xmin, AT_ROW(key, NULL), add_one, NULL));
     TEST_ASSERT_EQUAL_STRING("2|1", pgtemp_value("SELECT n || '|' || v FROM counter"));
 }
 
@@ -284,47 +293,49 @@ void test_process_writes_what_the_function_set(void)
 void test_an_operation_id_is_forgotten_with_the_next_one(void)
 {
     pgw *other = it_open_bare();
-    pgw_process_opts o = PGW_PROCESS_OPTS_INIT;
+    pgw_table_process_opts o = PGW_TABLE_PROCESS_OPTS_INIT;
 
     for (int i = 0; i < 5; i++) {
-        must(pgw_table_process(h, t, key, NULL, add_one, NULL));
+        must(pgw_table_process(h, t, AT_ROW(key, NULL), add_one, NULL));
         TEST_ASSERT_EQUAL_INT64(1, pgtemp_number("SELECT count(*) FROM pgwork.table_operation"));
     }
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_table_process(other, t, key, NULL, add_one, NULL));
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_table_process(other, t, key, NULL, add_one, NULL));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_table_process(other, t, AT_ROW(key, NULL), add_one, NULL));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_table_process(other, t, AT_ROW(key, NULL), add_one, NULL));
     TEST_ASSERT_EQUAL_INT64(2, pgtemp_number("SELECT count(*) FROM pgwork.table_operation"));
     /* the caller may come back with his own: it stays */
     o.op = "6f1b1c52-9d3e-4a43-8f53-0d6a0a1d7e01";
-    must(pgw_table_process(h, t, key, &o, add_one, NULL));
-    must(pgw_table_process(h, t, key, NULL, add_one, NULL));
-    must(pgw_table_process(h, t, key, NULL, add_one, NULL));
+    must(pgw_table_process(h, t, AT_ROW(key, &o), add_one, NULL));
+    must(pgw_table_process(h, t, AT_ROW(key, NULL), add_one, NULL));
+    must(pgw_table_process(h, t, AT_ROW(key, NULL), add_one, NULL));
     TEST_ASSERT_EQUAL_INT64(3, pgtemp_number("SELECT count(*) FROM pgwork.table_operation"));
-    TEST_ASSERT_EQUAL(PGW_OUTCOME_REPEATED, pgw_table_process(h, t, key, &o, add_one, NULL));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_REPEATED,
+                      pgw_table_process(h, t, AT_ROW(key, &o), add_one, NULL));
     /* nor can others make it go, who know it */
     pgtemp_exec("SELECT pgwork.table_operation(gen_random_uuid(), "
                 "'6f1b1c52-9d3e-4a43-8f53-0d6a0a1d7e01')");
-    TEST_ASSERT_EQUAL(PGW_OUTCOME_REPEATED, pgw_table_process(h, t, key, &o, add_one, NULL));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_REPEATED,
+                      pgw_table_process(h, t, AT_ROW(key, &o), add_one, NULL));
     pgw_close(other);
 }
 
 /* A write that was rolled back has forgotten nothing. */
 void test_a_rollback_brings_the_id_before_back(void)
 {
-    must(pgw_table_process(h, t, key, NULL, add_one, NULL));
+    must(pgw_table_process(h, t, AT_ROW(key, NULL), add_one, NULL));
     must(pgw_txn_begin(h));
-    must(pgw_table_process(h, t, key, NULL, add_one, NULL));
+    must(pgw_table_process(h, t, AT_ROW(key, NULL), add_one, NULL));
     must(pgw_txn_rollback(h));
     TEST_ASSERT_EQUAL_INT64(1, pgtemp_number("SELECT count(*) FROM pgwork.table_operation"));
-    must(pgw_table_process(h, t, key, NULL, add_one, NULL));
+    must(pgw_table_process(h, t, AT_ROW(key, NULL), add_one, NULL));
     TEST_ASSERT_EQUAL_INT64(2, pgtemp_number("SELECT n FROM counter"));
 }
 
 void test_process_writes_nothing_when_nothing_changed(void)
 {
-    must(pgw_table_process(h, t, key, NULL, change_nothing, NULL));
+    must(pgw_table_process(h, t, AT_ROW(key, NULL), change_nothing, NULL));
     TEST_ASSERT_EQUAL_INT64(0, pgtemp_number("SELECT v FROM counter"));
     TEST_ASSERT_EQUAL_INT64(0, pgtemp_number("SELECT count(*) FROM pgwork.table_operation"));
-    TEST_ASSERT_EQUAL(PGW_ECANCELED, pgw_table_process(h, t, key, NULL, refuse, NULL));
+    TEST_ASSERT_EQUAL(PGW_ECANCELED, pgw_table_process(h, t, AT_ROW(key, NULL), refuse, NULL));
     TEST_ASSERT_NOT_EQUAL(0, pgw_error_message(h)[0]);
     TEST_ASSERT_EQUAL_INT64(0, pgtemp_number("SELECT n FROM counter"));
 }
@@ -346,8 +357,9 @@ void test_an_error_of_the_function_ends_it_whichever_it_is(void)
         pgw_status said = errors[i];
 
         calls = 0;
-        TEST_ASSERT_EQUAL_STRING(pgw_status_name(said), pgw_status_name(pgw_table_process(
-                                                            h, t, key, NULL, set_and_say, &said)));
+        TEST_ASSERT_EQUAL_STRING(
+            pgw_status_name(said),
+            pgw_status_name(pgw_table_process(h, t, AT_ROW(key, NULL), set_and_say, &said)));
         TEST_ASSERT_EQUAL(1, calls);
         TEST_ASSERT_EQUAL_STRING("the function that edits the row returned an error",
                                  pgw_error_message(h));
@@ -359,22 +371,23 @@ void test_what_the_function_says_beside_ok_is_returned_with_its_write(void)
 {
     pgw_status said = PGW_OUTCOME_EXISTS;
 
-    TEST_ASSERT_EQUAL_STRING("PGW_OUTCOME_EXISTS", pgw_status_name(pgw_table_process(
-                                                       h, t, key, NULL, set_and_say, &said)));
+    TEST_ASSERT_EQUAL_STRING(
+        "PGW_OUTCOME_EXISTS",
+        pgw_status_name(pgw_table_process(h, t, AT_ROW(key, NULL), set_and_say, &said)));
     TEST_ASSERT_EQUAL_INT64(7, pgtemp_number("SELECT n FROM counter"));
 }
 
 void test_process_starts_over_and_gives_up_after_a_bound(void)
 {
-    pgw_process_opts o = PGW_PROCESS_OPTS_INIT;
+    pgw_table_process_opts o = PGW_TABLE_PROCESS_OPTS_INIT;
     int times = 3;
 
     calls = 0;
-    must(pgw_table_process(h, t, key, NULL, interfere, &times));
+    must(pgw_table_process(h, t, AT_ROW(key, NULL), interfere, &times));
     TEST_ASSERT_EQUAL(4, calls);
     TEST_ASSERT_EQUAL_INT64(301, pgtemp_number("SELECT n FROM counter"));
     o.tries = 5, times = 1000, calls = 0;
-    TEST_ASSERT_EQUAL(PGW_ECONFLICT, pgw_table_process(h, t, key, &o, interfere, &times));
+    TEST_ASSERT_EQUAL(PGW_ECONFLICT, pgw_table_process(h, t, AT_ROW(key, &o), interfere, &times));
     TEST_ASSERT_EQUAL_STRING("given up after 5 tries: others wrote each time",
                              pgw_error_message(h));
     TEST_ASSERT_EQUAL(5, calls);
@@ -386,7 +399,7 @@ void test_a_version_that_is_null_is_told_so(void)
 {
     pgtemp_exec("ALTER TABLE counter ALTER v DROP NOT NULL; UPDATE counter SET v = NULL");
     calls = 0;
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_table_process(h, t, key, NULL, add_one, NULL));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_table_process(h, t, AT_ROW(key, NULL), add_one, NULL));
     TEST_ASSERT_NOT_NULL(strstr(pgw_error_message(h), "version is NULL"));
     TEST_ASSERT_NOT_NULL(strstr(pgw_error_hint(h), "SET NOT NULL"));
     TEST_ASSERT_EQUAL(0, calls);
@@ -404,15 +417,15 @@ void test_a_row_that_a_trigger_keeps_as_it_is_was_not_written_by_others(void)
                 "EXECUTE FUNCTION keep()");
     for (size_t m = 0; m < 3; m++) {
         calls = 0;
-        TEST_ASSERT_EQUAL_STRING(
-            "PGW_EPERM", pgw_status_name(pgw_table_process(h, modes[m], key, NULL, add_one, NULL)));
+        TEST_ASSERT_EQUAL_STRING("PGW_EPERM", pgw_status_name(pgw_table_process(
+                                                  h, modes[m], AT_ROW(key, NULL), add_one, NULL)));
         TEST_ASSERT_EQUAL(2, calls);
         TEST_ASSERT_NOT_NULL(strstr(pgw_error_message(h), "a trigger or a policy"));
         TEST_ASSERT_NOT_NULL(strstr(pgw_error_hint(h), "BEFORE UPDATE"));
     }
     TEST_ASSERT_EQUAL_INT64(0, pgtemp_number("SELECT count(*) FROM pgwork.table_operation"));
     /* others who do get by it are a conflict as ever */
-    must(pgw_table_process(h, t, key, NULL, interfere, &times));
+    must(pgw_table_process(h, t, AT_ROW(key, NULL), interfere, &times));
     TEST_ASSERT_EQUAL_INT64(301, pgtemp_number("SELECT n FROM counter"));
 }
 
@@ -426,14 +439,14 @@ void test_a_session_that_a_trigger_has_lost_is_not_ours(void)
                 "EXCEPTION 'could not connect to server \"other\"' USING ERRCODE = '08001'; END "
                 "$$; CREATE TRIGGER ask BEFORE UPDATE ON counter FOR EACH ROW EXECUTE FUNCTION "
                 "ask()");
-    TEST_ASSERT_EQUAL_STRING("PGW_EDB",
-                             pgw_status_name(pgw_table_update(h, t, key, pgw_rows_version(rows, 0),
-                                                              &(pgw_cell){"n", "1"}, 1, NULL)));
+    TEST_ASSERT_EQUAL_STRING(
+        "PGW_EDB", pgw_status_name(pgw_table_update(
+                       h, t, CHANGE(key, pgw_rows_version(rows, 0), CELL("n", "1"), 1), NULL)));
     TEST_ASSERT_EQUAL_STRING("08001", pgw_error_sqlstate(h));
     pgw_rows_free(rows);
     calls = 0;
-    TEST_ASSERT_EQUAL_STRING("PGW_EDB",
-                             pgw_status_name(pgw_table_process(h, t, key, NULL, add_one, NULL)));
+    TEST_ASSERT_EQUAL_STRING(
+        "PGW_EDB", pgw_status_name(pgw_table_process(h, t, AT_ROW(key, NULL), add_one, NULL)));
     TEST_ASSERT_EQUAL(1, calls);
     TEST_ASSERT_EQUAL_INT64(epoch, pgw__pq_epoch(h));
     TEST_ASSERT_EQUAL_INT64(0, pgtemp_number("SELECT n FROM counter"));
@@ -450,11 +463,11 @@ void test_a_row_that_a_policy_keeps_as_it_is_was_not_written_by_others(void)
                 "CREATE POLICY change ON counter FOR UPDATE TO reader USING (n > 5)");
     must(pgw__pq_text(h, "role", "SET ROLE reader", &(pgw__call){0}));
     mine = described(h, "v");
-    TEST_ASSERT_EQUAL_STRING("PGW_EPERM",
-                             pgw_status_name(pgw_table_process(h, mine, key, NULL, add_one, NULL)));
+    TEST_ASSERT_EQUAL_STRING(
+        "PGW_EPERM", pgw_status_name(pgw_table_process(h, mine, AT_ROW(key, NULL), add_one, NULL)));
     TEST_ASSERT_NOT_NULL(strstr(pgw_error_message(h), "a trigger or a policy"));
     pgtemp_exec("UPDATE counter SET n = 6");
-    must(pgw_table_process(h, mine, key, NULL, add_one, NULL));
+    must(pgw_table_process(h, mine, AT_ROW(key, NULL), add_one, NULL));
     must(pgw__pq_text(h, "role", "RESET ROLE", &(pgw__call){0}));
     pgtemp_exec("DROP OWNED BY reader; DROP ROLE reader");
     pgw_table_free(mine);
@@ -471,7 +484,7 @@ void test_what_a_policy_refuses_is_not_blamed_on_the_roles_of_pgwork(void)
     must(pgw__pq_text(h, "role", "SET ROLE reader", &(pgw__call){0}));
     mine = described(h, "v");
     TEST_ASSERT_EQUAL(PGW_EPERM,
-                      pgw_table_update(h, mine, key, "0", &(pgw_cell){"n", "7"}, 1, NULL));
+                      pgw_table_update(h, mine, CHANGE(key, "0", CELL("n", "7"), 1), NULL));
     TEST_ASSERT_NOT_NULL_MESSAGE(strstr(pgw_error_message(h), "row-level security"),
                                  pgw_error_message(h));
     TEST_ASSERT_NOT_NULL_MESSAGE(strstr(pgw_error_hint(h), "the table's policies"),
@@ -506,7 +519,7 @@ static void write_thrice(const pgw_table *table)
     for (int i = 0; i < 3; i++) {
         char next[PGW_ROW_VERSION_SIZE];
 
-        must(pgw_table_update(h, table, key, version, &(pgw_cell){"n", "1"}, 1, next));
+        must(pgw_table_update(h, table, CHANGE(key, version, CELL("n", "1"), 1), next));
         TEST_ASSERT_EQUAL_INT64(1, pgtemp_number("SELECT count(*) FROM counter WHERE note = "
                                                  "'again'"));
         memcpy(version, next, sizeof(version));
@@ -533,15 +546,15 @@ void test_in_a_transaction_the_next_version_is_told_and_nothing_is_committed(voi
     rewrite_after("TRIGGER again AFTER UPDATE ON counter FOR EACH ROW");
     traced = described(h, "v");
     must(pgw_txn_begin(h));
-    must(pgw_table_update(h, traced, key, "0", &(pgw_cell){"n", "1"}, 1, next));
+    must(pgw_table_update(h, traced, CHANGE(key, "0", CELL("n", "1"), 1), next));
     TEST_ASSERT_EQUAL_STRING("2", next);
-    must(pgw_table_update(h, traced, key, next, &(pgw_cell){"n", "2"}, 1, next));
+    must(pgw_table_update(h, traced, CHANGE(key, next, CELL("n", "2"), 1), next));
     must(pgw_txn_rollback(h));
     TEST_ASSERT_EQUAL_INT64(0, pgtemp_number("SELECT v FROM counter"));
     TEST_ASSERT_EQUAL(PGW_ECONFLICT,
-                      pgw_table_update(h, traced, key, "9", &(pgw_cell){"n", "1"}, 1, next));
+                      pgw_table_update(h, traced, CHANGE(key, "9", CELL("n", "1"), 1), next));
     TEST_ASSERT_EQUAL_STRING("", next);
-    must(pgw_table_update(h, traced, key, "0", &(pgw_cell){"n", "1"}, 1, next)); /* none is open */
+    must(pgw_table_update(h, traced, CHANGE(key, "0", CELL("n", "1"), 1), next)); /* none is open */
     pgw_table_free(traced);
 }
 
@@ -553,10 +566,10 @@ void test_no_next_version_is_told_where_a_deferred_trigger_may_change_it(void)
     rewrite_after("CONSTRAINT TRIGGER again AFTER UPDATE ON counter DEFERRABLE INITIALLY DEFERRED "
                   "FOR EACH ROW");
     traced = described(h, "v");
-    must(pgw_table_update(h, traced, key, "0", &(pgw_cell){"n", "1"}, 1, next));
+    must(pgw_table_update(h, traced, CHANGE(key, "0", CELL("n", "1"), 1), next));
     TEST_ASSERT_EQUAL_STRING("", next);
     TEST_ASSERT_EQUAL(PGW_EINVAL,
-                      pgw_table_update(h, traced, key, next, &(pgw_cell){"n", "1"}, 1, NULL));
+                      pgw_table_update(h, traced, CHANGE(key, next, CELL("n", "1"), 1), NULL));
     TEST_ASSERT_NOT_NULL(strstr(pgw_error_message(h), "read the row again"));
     pgw_table_free(traced);
 }
@@ -573,8 +586,9 @@ void test_in_a_snapshot_that_stays_a_write_of_others_is_an_error_of_the_server(v
         int times = 1000;
 
         PQclear(PQexec(conn, "BEGIN ISOLATION LEVEL REPEATABLE READ"));
-        TEST_ASSERT_EQUAL_STRING("PGW_ERETRY", pgw_status_name(pgw_table_process(
-                                                   a, modes[m], key, NULL, interfere, &times)));
+        TEST_ASSERT_EQUAL_STRING(
+            "PGW_ERETRY",
+            pgw_status_name(pgw_table_process(a, modes[m], AT_ROW(key, NULL), interfere, &times)));
         PQclear(PQexec(conn, "ROLLBACK"));
     }
     pgw_close(a);
@@ -594,29 +608,30 @@ static pgw_status misuse(pgw_edit *e, void *arg)
 void test_process_refuses_what_cannot_be(void)
 {
     static const char *const nobody[] = {"nobody"};
-    pgw_process_opts o = PGW_PROCESS_OPTS_INIT;
+    pgw_table_process_opts o = PGW_TABLE_PROCESS_OPTS_INIT;
 
     o.columns = n_column, o.columns_count = 1;
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_table_process(h, t, key, &o, misuse, NULL));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_table_process(h, t, AT_ROW(key, &o), misuse, NULL));
     TEST_ASSERT_NOT_NULL(strstr(pgw_error_message(h), "is generated"));
-    TEST_ASSERT_EQUAL(PGW_ENOTFOUND, pgw_table_process(h, t, nobody, NULL, add_one, NULL));
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_table_process(h, t, key, NULL, NULL, NULL));
+    TEST_ASSERT_EQUAL(PGW_ENOTFOUND, pgw_table_process(h, t, AT_ROW(nobody, NULL), add_one, NULL));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_table_process(h, t, AT_ROW(key, NULL), NULL, NULL));
     o.tries = 0;
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_table_process(h, t, key, &o, add_one, NULL));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_table_process(h, t, AT_ROW(key, &o), add_one, NULL));
     o.tries = 1, o.op = "no uuid";
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_table_process(h, t, key, &o, add_one, NULL));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_table_process(h, t, AT_ROW(key, &o), add_one, NULL));
     pgw_async(h, (pgw_done_fn *)0x1, NULL);
-    TEST_ASSERT_EQUAL(PGW_EMISUSE, pgw_table_process(h, t, key, NULL, add_one, NULL));
-    must(pgw_table_process(h, t, key, NULL, add_one, NULL));
+    TEST_ASSERT_EQUAL(PGW_EMISUSE, pgw_table_process(h, t, AT_ROW(key, NULL), add_one, NULL));
+    must(pgw_table_process(h, t, AT_ROW(key, NULL), add_one, NULL));
 }
 
 void test_an_operation_is_applied_once_however_often_it_is_called(void)
 {
-    pgw_process_opts o = PGW_PROCESS_OPTS_INIT;
+    pgw_table_process_opts o = PGW_TABLE_PROCESS_OPTS_INIT;
 
     o.op = "6f1b1c52-9d3e-4a43-8f53-0d6a0a1d7e01";
-    must(pgw_table_process(h, t, key, &o, add_one, NULL));
-    TEST_ASSERT_EQUAL(PGW_OUTCOME_REPEATED, pgw_table_process(h, t, key, &o, add_one, NULL));
+    must(pgw_table_process(h, t, AT_ROW(key, &o), add_one, NULL));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_REPEATED,
+                      pgw_table_process(h, t, AT_ROW(key, &o), add_one, NULL));
     TEST_ASSERT_EQUAL_INT64(1, pgtemp_number("SELECT n FROM counter"));
 }
 
@@ -624,11 +639,11 @@ void test_without_the_schema_there_are_no_operation_ids(void)
 {
     pgw *plain = opened_at(pgtemp_dsn(), "not_there");
     pgw_table *table = described(plain, "v");
-    pgw_process_opts o = PGW_PROCESS_OPTS_INIT;
+    pgw_table_process_opts o = PGW_TABLE_PROCESS_OPTS_INIT;
 
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_table_process(plain, table, key, NULL, add_one, NULL));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_table_process(plain, table, AT_ROW(key, NULL), add_one, NULL));
     o.op = "6f1b1c52-9d3e-4a43-8f53-0d6a0a1d7e01";
-    TEST_ASSERT_EQUAL(PGW_ESCHEMA, pgw_table_process(plain, table, key, &o, add_one, NULL));
+    TEST_ASSERT_EQUAL(PGW_ESCHEMA, pgw_table_process(plain, table, AT_ROW(key, &o), add_one, NULL));
     TEST_ASSERT_EQUAL_INT64(1, pgtemp_number("SELECT n FROM counter"));
     pgw_table_free(table);
     pgw_close(plain);
@@ -648,11 +663,11 @@ void test_a_session_that_ends_at_its_commit_is_repeated(void)
         "CREATE CONSTRAINT TRIGGER shoot AFTER UPDATE ON counter DEFERRABLE INITIALLY DEFERRED FOR "
         "EACH ROW EXECUTE FUNCTION shoot()");
     calls = 0;
-    must(pgw_table_process(h, t, key, NULL, add_one, NULL));
+    must(pgw_table_process(h, t, AT_ROW(key, NULL), add_one, NULL));
     TEST_ASSERT_EQUAL(3, calls);
     TEST_ASSERT_EQUAL_STRING("1|1", pgtemp_value("SELECT n || '|' || v FROM counter"));
     /* for all we know the tries before are under way still: the id that stops them is kept */
-    must(pgw_table_process(h, t, key, NULL, add_one, NULL));
+    must(pgw_table_process(h, t, AT_ROW(key, NULL), add_one, NULL));
     TEST_ASSERT_EQUAL_INT64(2, pgtemp_number("SELECT count(*) FROM pgwork.table_operation"));
 }
 
@@ -683,9 +698,9 @@ void test_a_lost_answer_is_looked_up_and_nothing_is_applied_twice(void)
             const pgw_table *const modes[] = {t, by_xmin, by_uuid};
 
             cut_at = *m, cuts = n;
-            TEST_ASSERT_EQUAL_STRING("PGW_OK",
-                                     pgw_status_name(pgw_table_process(far, modes[n - 1], key, NULL,
-                                                                       add_one_and_cut, NULL)));
+            TEST_ASSERT_EQUAL_STRING(
+                "PGW_OK", pgw_status_name(pgw_table_process(far, modes[n - 1], AT_ROW(key, NULL),
+                                                            add_one_and_cut, NULL)));
             TEST_ASSERT_EQUAL_INT64(++sum, pgtemp_number("SELECT n FROM counter"));
         }
     }
@@ -712,8 +727,9 @@ void test_a_stop_after_a_lost_answer_leaves_it_unknown(void)
     TEST_ASSERT_EQUAL(PGW_OK, pgw_stop_new(&stop));
     pgw_set_stop(far, stop);
     cut_at = 'C', cuts = 1;
-    TEST_ASSERT_EQUAL_STRING("PGW_EUNKNOWN", pgw_status_name(pgw_table_process(
-                                                 far, t, key, NULL, add_one_and_stop, NULL)));
+    TEST_ASSERT_EQUAL_STRING(
+        "PGW_EUNKNOWN",
+        pgw_status_name(pgw_table_process(far, t, AT_ROW(key, NULL), add_one_and_stop, NULL)));
     TEST_ASSERT_NOT_NULL(strstr(pgw_error_message(far), "may have been applied"));
     pgw_close(far);
     pgw_stop_free(stop);
@@ -733,12 +749,12 @@ void test_a_row_that_is_not_there_is_told_so_without_blocking(void)
     pgw_rows *rows;
 
     pgw_async(h, told, &st);
-    TEST_ASSERT_EQUAL(PGW_OUTCOME_AGAIN, pgw_table_get(h, t, none, n_column, 1, &rows));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_AGAIN, pgw_table_get(h, t, THE_ROW(none, n_column, 1), &rows));
     while (st == PGW_OUTCOME_AGAIN) {
         struct pollfd p = {.fd = pgw_fd(h), .events = POLLIN};
 
         poll(&p, 1, 100);
-        pgw_step(h, pgw_events(h));
+        pgw_step(h);
     }
     TEST_ASSERT_EQUAL_STRING("PGW_ENOTFOUND", pgw_status_name(st));
     TEST_ASSERT_NULL(rows);
@@ -753,7 +769,7 @@ enum { WRITERS = 16, INCREMENTS = 40 };
 static int count_up(pgw *mine, int who)
 {
     const pgw_table *const modes[] = {t, by_xmin, by_uuid};
-    pgw_process_opts o = PGW_PROCESS_OPTS_INIT;
+    pgw_table_process_opts o = PGW_TABLE_PROCESS_OPTS_INIT;
     char op[64];
 
     o.op = op, o.tries = 100000;
@@ -761,7 +777,7 @@ static int count_up(pgw *mine, int who)
         snprintf(op, sizeof(op), "00000000-0000-4000-8000-%06d%06d", who, i);
         for (;;) {
             const pgw_status st =
-                pgw_table_process(mine, modes[(who + i) % 3], key, &o, add_one, NULL);
+                pgw_table_process(mine, modes[(who + i) % 3], AT_ROW(key, &o), add_one, NULL);
 
             if (st == PGW_OK || st == PGW_OUTCOME_REPEATED) break;
             if (st != PGW_ECONN && st != PGW_EUNKNOWN) return 1;
@@ -812,14 +828,14 @@ void test_nor_when_sessions_are_ended_all_the_while(void)
 void test_in_a_transaction_a_process_is_part_of_it(void)
 {
     must(pgw_txn_begin(h));
-    must(pgw_table_process(h, t, key, NULL, add_one, NULL));
-    must(pgw_table_process(h, by_xmin, key, NULL, add_one, NULL));
+    must(pgw_table_process(h, t, AT_ROW(key, NULL), add_one, NULL));
+    must(pgw_table_process(h, by_xmin, AT_ROW(key, NULL), add_one, NULL));
     TEST_ASSERT_EQUAL_INT64(0, pgtemp_number("SELECT n FROM counter"));
     must(pgw_txn_rollback(h));
     TEST_ASSERT_EQUAL_INT64(0, pgtemp_number("SELECT n FROM counter"));
     TEST_ASSERT_EQUAL_INT64(0, pgtemp_number("SELECT count(*) FROM pgwork.table_operation"));
     must(pgw_txn_begin(h));
-    must(pgw_table_process(h, t, key, NULL, add_one, NULL));
+    must(pgw_table_process(h, t, AT_ROW(key, NULL), add_one, NULL));
     must(pgw_txn_commit(h));
     TEST_ASSERT_EQUAL_INT64(1, pgtemp_number("SELECT n FROM counter"));
 }
@@ -835,7 +851,7 @@ void test_process_survives_the_loss_of_each_allocation(void)
     t = described(h, "v");
     for (n = 1; st == PGW_ENOMEM; n++) {
         oom_fail(n);
-        st = pgw_table_process(h, t, key, NULL, add_one, NULL);
+        st = pgw_table_process(h, t, AT_ROW(key, NULL), add_one, NULL);
     }
     oom_fail(0);
     must(st);

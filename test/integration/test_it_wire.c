@@ -2,6 +2,7 @@
  * without a last word of the server: the outcome is one of those that the verb may have, and a
  * repeat has one effect together with it. */
 #include "unity.h"
+#include "callkit.h"
 #include "pgw_all.h"
 #include "itpgw.h"
 #include "pgtemp.h"
@@ -46,35 +47,36 @@ typedef struct verb {
 
 static pgw_status do_enqueue(pgw_ref ref, const char *op)
 {
-    const pgw_job_spec job = PGW_JOB_SPEC_INIT;
+    pgw_job_spec job = PGW_JOB_SPEC_INIT;
     int64_t id;
 
     (void)ref;
-    return pgw_enqueue(h, "wired", &job, op, &id);
+    job.op = op;
+    return pgw_enqueue(h, "wired", &job, &id);
 }
 
 static pgw_status do_complete(pgw_ref ref, const char *op)
 {
     (void)op;
-    return pgw_complete(h, "wired", &ref, NULL, 1, NULL);
+    return pgw_complete(h, "wired", &ref, 1, NULL);
 }
 
 static pgw_status do_fail(pgw_ref ref, const char *op)
 {
     (void)op;
-    return pgw_fail(h, "wired", &ref, 1, NULL, NULL);
+    return pgw_fail(h, "wired", &ref, 1, NULL);
 }
 
 static pgw_status do_release(pgw_ref ref, const char *op)
 {
     (void)op;
-    return pgw_release(h, "wired", &ref, 1, NULL);
+    return pgw_release(h, "wired", &ref, 1);
 }
 
 static pgw_status do_snooze(pgw_ref ref, const char *op)
 {
     (void)op;
-    return pgw_snooze(h, "wired", &ref, 1, 3600000, NULL);
+    return pgw_snooze(h, "wired", &ref, 1, SNOOZE_BY(3600000));
 }
 
 static const verb verbs[] = {

@@ -150,7 +150,7 @@ void test_the_calling_thread_does_them_just_as_well(void)
  * between. */
 static pgw_verdict book(pgw_task *task, void *arg)
 {
-    const pgw_ref ref = pgw_job_ref(pgw_task_job(task));
+    pgw_ref ref = pgw_job_ref(pgw_task_job(task));
     char sql[200];
     pgw *mine;
     pgw_status st;
@@ -165,7 +165,7 @@ static pgw_verdict book(pgw_task *task, void *arg)
     snprintf(sql, sizeof(sql), "INSERT INTO ledger VALUES (%lld)", (long long)ref.id);
     pgtemp_exec(sql);
     TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_attach(pgtemp_conn(), NULL, &mine));
-    st = pgw_complete(mine, queue, &ref, NULL, 1, NULL);
+    st = pgw_complete(mine, queue, &ref, 1, NULL);
     pgw_close(mine);
     pgtemp_exec(st == PGW_OK ? "COMMIT" : "ROLLBACK");
     return st == PGW_OK ? PGW_VERDICT_SETTLED : PGW_VERDICT_RETRY;
@@ -329,7 +329,7 @@ void test_a_sleeper_that_lost_its_session_sleeps_on_in_another(void)
     finish(PGW_OK);
 }
 
-static void hear_absent(void *arg, pgw_log_level level, const char *component, const char *message)
+static void hear_absent(pgw_log_level level, const char *component, const char *message, void *arg)
 {
     char expected[100];
 
@@ -552,7 +552,7 @@ void test_a_job_that_kills_its_workers_is_dead_after_its_attempts(void)
 
     enqueue(20);
     poison.kind = "poison";
-    must(pgw_enqueue(h, queue, &poison, NULL, &id));
+    must(pgw_enqueue(h, queue, &poison, &id));
     enqueue(20);
     for (i = 0; i < 50 && (state_of(id) == NULL || strcmp(state_of(id), "dead") != 0); i++) {
         const pid_t pid = worker_process(kill_myself);
@@ -612,7 +612,7 @@ void test_a_worker_that_was_frozen_past_its_lease_is_refused(void)
     TEST_ASSERT_EQUAL_INT64(1, s.refused);
     TEST_ASSERT_EQUAL_INT64(1, s.lost);
     TEST_ASSERT_EQUAL_INT64(0, s.completed);
-    must(pgw_complete(h, queue, &ref, NULL, 1, NULL));
+    must(pgw_complete(h, queue, &ref, 1, NULL));
     pgw_batch_free(b);
     all_done_once(1);
 }
@@ -662,7 +662,7 @@ void test_the_longest_snooze_is_ten_years(void)
 /* The first one's job is handed back by an operator, and comes again. */
 static pgw_verdict handed_back(pgw_task *task, void *arg)
 {
-    const pgw_ref ref = pgw_job_ref(pgw_task_job(task));
+    pgw_ref ref = pgw_job_ref(pgw_task_job(task));
     struct pollfd fd = {pgw_task_fd(task), POLLIN, 0};
     const bool first = atomic_fetch_add(&called, 1) == 0;
     char token[PGW_TOKEN_TEXT_SIZE], sql[200];
@@ -699,12 +699,12 @@ void test_who_has_lost_a_job_to_its_own_worker_is_told(void)
 void test_a_cancel_reaches_a_running_handler(void)
 {
     const int64_t id = only_job();
-    pgw_status outcome;
+    pgw_ref ref = {.id = id};
 
     start(until_signalled);
     await(&called, 1);
-    must(pgw_cancel(h, queue, &id, 1, &outcome));
-    TEST_ASSERT_EQUAL_INT(PGW_OUTCOME_CANCEL, outcome);
+    must(pgw_cancel(h, queue, &ref, 1));
+    TEST_ASSERT_EQUAL_INT(PGW_OUTCOME_CANCEL, ref.outcome);
     TEST_ASSERT_EQUAL_INT64(1, finish(PGW_OK).failed);
     TEST_ASSERT_EQUAL_INT(PGW_SIGNAL_CANCELED, atomic_load(&seen));
     TEST_ASSERT_EQUAL_STRING("cancelled", state_of(id));
@@ -717,11 +717,11 @@ void test_a_cancel_is_heard_at_once_however_long_the_lease(void)
     int64_t id;
 
     job.lease_ms = 3600000;
-    must(pgw_enqueue(h, queue, &job, NULL, &id));
+    must(pgw_enqueue(h, queue, &job, &id));
     set("worker.until_empty", "off");
     start(until_signalled);
     await(&called, 1);
-    must(pgw_cancel(h, queue, &id, 1, NULL));
+    must(pgw_cancel(h, queue, &(pgw_ref){.id = id}, 1));
     await(&seen, PGW_SIGNAL_CANCELED);
     pgw_stop_notify(stop);
     finish(PGW_OK);
@@ -731,15 +731,14 @@ void test_a_cancel_is_heard_at_once_however_long_the_lease(void)
 void test_a_cancel_of_a_prefetched_job_ends_it_unseen(void)
 {
     const int64_t running = only_job(), waiting = only_job();
-    pgw_status outcome;
 
     set("worker.lease_ms", "6000");
     set("worker.concurrency", "1");
     start(until_signalled);
     await(&called, 1);
-    must(pgw_cancel(h, queue, &waiting, 1, &outcome));
+    must(pgw_cancel(h, queue, &(pgw_ref){.id = waiting}, 1));
     await_heartbeats(running, 2); /* the second one begins when the first is read */
-    must(pgw_cancel(h, queue, &running, 1, &outcome));
+    must(pgw_cancel(h, queue, &(pgw_ref){.id = running}, 1));
     finish(PGW_OK);
     TEST_ASSERT_EQUAL_INT(1, atomic_load(&called));
     TEST_ASSERT_EQUAL_STRING("cancelled", state_of(waiting));

@@ -42,9 +42,8 @@ struct pgw {
     pgw_done_fn *armed, *done;
     void *armed_arg;
     struct { /* an extend that is under way */
-        pgw_status *verdicts;
         const char *queue;
-        const pgw_ref *refs;
+        pgw_ref *refs;
         size_t n;
     } asked;
     pgw_status status;
@@ -321,17 +320,17 @@ static pgw_job *fake_find(const char *queue, pgw_ref ref, pgw_status *verdict)
 }
 
 /* What is refused is told by job, and not by claim. */
-static void fake_forgives(pgw_status *verdicts, const pgw_ref *refs, size_t n, size_t i)
+static void fake_forgives(pgw_ref *refs, size_t n, size_t i)
 {
     size_t k;
 
-    for (k = 0; k < n && verdicts[i] == PGW_ELEASE; k++)
-        if (refs[k].id == refs[i].id && verdicts[k] == PGW_OK) verdicts[i] = PGW_OK;
+    for (k = 0; k < n && refs[i].outcome == PGW_ELEASE; k++)
+        if (refs[k].id == refs[i].id && refs[k].outcome == PGW_OK) refs[i].outcome = PGW_OK;
 }
 
-static pgw_status fake_finish(pgw *h, fake_verb verb, pgw_status *verdicts, const char *queue,
-                              const pgw_ref *refs, const char *const *outputs, size_t n,
-                              fake_state state, const char *error)
+static pgw_status fake_finish(pgw *h, fake_verb verb, const char *queue, pgw_ref *refs,
+                              const char *const *outputs, size_t n, fake_state state,
+                              const char *error)
 {
     pgw_status after, st;
     size_t i;
@@ -339,7 +338,7 @@ static pgw_status fake_finish(pgw *h, fake_verb verb, pgw_status *verdicts, cons
     if (verb == FAKE_COMPLETE && srv.on_complete != NULL) srv.on_complete();
     fake_freezes_for(srv.slow_ms);
     pthread_mutex_lock(&srv.lock);
-    for (i = 0; i < n; i++) verdicts[i] = PGW_EUNKNOWN;
+    for (i = 0; i < n; i++) refs[i].outcome = PGW_EUNKNOWN;
     st = fake_enter(h, verb, &after);
     for (i = 0; st == PGW_OUTCOME_AGAIN && outputs != NULL && i < n; i++)
         if (outputs[i] != NULL && srv.poison[0] != '\0' && strcmp(outputs[i], srv.poison) == 0)
@@ -354,7 +353,7 @@ static pgw_status fake_finish(pgw *h, fake_verb verb, pgw_status *verdicts, cons
     if (st == PGW_OUTCOME_AGAIN) {
         st = PGW_OK;
         for (i = 0; i < n; i++) {
-            pgw_job *j = fake_find(queue, refs[i], &verdicts[i]);
+            pgw_job *j = fake_find(queue, refs[i], &refs[i].outcome);
 
             if (j == NULL) {
                 st = PGW_ELEASE;
@@ -369,65 +368,63 @@ static pgw_status fake_finish(pgw *h, fake_verb verb, pgw_status *verdicts, cons
             }
             snprintf(j->error, sizeof(j->error), "%s", error != NULL ? error : "");
         }
-        for (i = 0; i < n; i++) fake_forgives(verdicts, refs, n, i);
+        for (i = 0; i < n; i++) fake_forgives(refs, n, i);
         for (i = 0; i < n; i++)
             if (srv.open[srv.jobs[refs[i].id].claim] > 0) break;
         srv.parts += i < n;
         if (after != PGW_OK) st = after;
-        for (i = 0; i < n && after != PGW_OK; i++) verdicts[i] = PGW_EUNKNOWN;
+        for (i = 0; i < n && after != PGW_OK; i++) refs[i].outcome = PGW_EUNKNOWN;
     }
     pthread_mutex_unlock(&srv.lock);
     return st;
 }
 
-pgw_status pgw_complete(pgw *h, const char *queue, const pgw_ref *refs, const char *const *outputs,
-                        size_t n, pgw_status *verdicts)
+pgw_status pgw_complete(pgw *h, const char *queue, pgw_ref *refs, size_t n,
+                        const pgw_complete_opts *opts)
 {
-    return fake_finish(h, FAKE_COMPLETE, verdicts, queue, refs, outputs, n, FAKE_DONE, NULL);
+    return fake_finish(h, FAKE_COMPLETE, queue, refs, opts != NULL ? opts->outputs : NULL, n,
+                       FAKE_DONE, NULL);
 }
 
-pgw_status pgw_fail(pgw *h, const char *queue, const pgw_ref *refs, size_t n,
-                    const pgw_fail_opts *opts, pgw_status *verdicts)
+pgw_status pgw_fail(pgw *h, const char *queue, pgw_ref *refs, size_t n, const pgw_fail_opts *opts)
 {
-    return fake_finish(h, FAKE_FAIL, verdicts, queue, refs, NULL, n,
-                       opts->dead ? FAKE_DEAD : FAKE_LATER, opts->error);
+    return fake_finish(h, FAKE_FAIL, queue, refs, NULL, n, opts->dead ? FAKE_DEAD : FAKE_LATER,
+                       opts->error);
 }
 
-pgw_status pgw_snooze(pgw *h, const char *queue, const pgw_ref *refs, size_t n, int64_t delay_ms,
-                      pgw_status *verdicts)
+pgw_status pgw_snooze(pgw *h, const char *queue, pgw_ref *refs, size_t n,
+                      const pgw_snooze_opts *opts)
 {
-    (void)delay_ms;
-    return fake_finish(h, FAKE_SNOOZE, verdicts, queue, refs, NULL, n, FAKE_LATER, NULL);
+    (void)opts;
+    return fake_finish(h, FAKE_SNOOZE, queue, refs, NULL, n, FAKE_LATER, NULL);
 }
 
-pgw_status pgw_release(pgw *h, const char *queue, const pgw_ref *refs, size_t n,
-                       pgw_status *verdicts)
+pgw_status pgw_release(pgw *h, const char *queue, pgw_ref *refs, size_t n)
 {
-    return fake_finish(h, FAKE_RELEASE, verdicts, queue, refs, NULL, n, FAKE_READY, NULL);
+    return fake_finish(h, FAKE_RELEASE, queue, refs, NULL, n, FAKE_READY, NULL);
 }
 
-static pgw_status fake_extend(pgw *h, pgw_status *verdicts, const char *queue, const pgw_ref *refs,
-                              size_t n)
+static pgw_status fake_extend(pgw *h, const char *queue, pgw_ref *refs, size_t n)
 {
     pgw_status after, st;
     size_t i;
 
     pthread_mutex_lock(&srv.lock);
     st = fake_enter(h, FAKE_EXTEND, &after);
-    for (i = 0; i < n; i++) verdicts[i] = PGW_EUNKNOWN;
+    for (i = 0; i < n; i++) refs[i].outcome = PGW_EUNKNOWN;
     if (st == PGW_OUTCOME_AGAIN) {
         st = PGW_OK;
         for (i = 0; i < n; i++) {
-            pgw_job *j = fake_find(queue, refs[i], &verdicts[i]);
+            pgw_job *j = fake_find(queue, refs[i], &refs[i].outcome);
 
             if (j == NULL) {
                 st = PGW_ELEASE;
             } else if (j->locked > 0) {
                 j->locked--;
-                verdicts[i] = PGW_ELOCKED;
+                refs[i].outcome = PGW_ELOCKED;
                 if (st == PGW_OK) st = PGW_ELOCKED;
             } else if (j->canceled)
-                verdicts[i] = PGW_OUTCOME_CANCEL;
+                refs[i].outcome = PGW_OUTCOME_CANCEL;
         }
         if (after != PGW_OK) st = after;
     }
@@ -435,38 +432,37 @@ static pgw_status fake_extend(pgw *h, pgw_status *verdicts, const char *queue, c
     return st;
 }
 
-pgw_status pgw_extend(pgw *h, const char *queue, const pgw_ref *refs, size_t n, int64_t lease_ms,
-                      pgw_status *verdicts)
+pgw_status pgw_extend(pgw *h, const char *queue, pgw_ref *refs, size_t n,
+                      const pgw_extend_opts *opts)
 {
-    (void)lease_ms;
+    (void)opts;
     h->done = h->armed;
     h->armed = NULL;
     if (h->done == NULL) {
         while (atomic_load(&srv.hangs)) poll(NULL, 0, 1);
-        return fake_extend(h, verdicts, queue, refs, n);
+        return fake_extend(h, queue, refs, n);
     }
-    h->asked.verdicts = verdicts;
     h->asked.queue = queue;
     h->asked.refs = refs;
     h->asked.n = n;
     return PGW_OUTCOME_AGAIN;
 }
 
-void pgw_async(pgw *h, pgw_done_fn *done, void *arg)
+pgw_status pgw_async(pgw *h, pgw_done_fn *done, void *arg)
 {
     h->armed = done;
     h->armed_arg = arg;
+    return PGW_OK;
 }
 
-pgw_status pgw_step(pgw *h, int events)
+pgw_status pgw_step(pgw *h)
 {
     pgw_status st = PGW_ECANCELED;
 
-    (void)events;
     if (h->done == NULL) return PGW_OK;
     if (pgw_stop_count(h->stop) < 2) {
         if (atomic_load(&srv.hangs)) return PGW_OUTCOME_AGAIN;
-        st = fake_extend(h, h->asked.verdicts, h->asked.queue, h->asked.refs, h->asked.n);
+        st = fake_extend(h, h->asked.queue, h->asked.refs, h->asked.n);
     }
     h->done(h, st, h->armed_arg);
     return PGW_OK;
@@ -540,19 +536,19 @@ pgw_status pgw_claim(pgw *h, const pgw_claim_opts *o, pgw_batch **batch)
     return st;
 }
 
-pgw_status pgw_complete_and_claim(pgw *h, const pgw_ref *refs, size_t n, const pgw_claim_opts *o,
-                                  pgw_status *verdicts, pgw_batch **batch)
+pgw_status pgw_complete_and_claim(pgw *h, pgw_ref *refs, size_t n, const pgw_claim_opts *o,
+                                  pgw_batch **batch)
 {
     pgw_status after = PGW_OK, st = PGW_OUTCOME_AGAIN;
     size_t i;
 
     *batch = NULL;
-    for (i = 0; i < n; i++) verdicts[i] = PGW_EUNKNOWN;
+    for (i = 0; i < n; i++) refs[i].outcome = PGW_EUNKNOWN;
     pthread_mutex_lock(&srv.lock);
     if (srv.fails[FAKE_CLAIM].times > 0) st = fake_enter(h, FAKE_CLAIM, &after);
     pthread_mutex_unlock(&srv.lock);
     if (st != PGW_OUTCOME_AGAIN) return st; /* one transaction: nothing is finished either */
-    st = pgw_complete(h, o->queues[0], refs, NULL, n, verdicts);
+    st = pgw_complete(h, o->queues[0], refs, n, NULL);
     if (st < 0 && st != PGW_ELEASE) return st;
     pthread_mutex_lock(&srv.lock);
     st = fake_claim(o, batch);
@@ -621,10 +617,10 @@ int64_t pgw_job_lease_until_us(const pgw_job *j)
 
 /* ---- handles ---- */
 
-pgw_status pgw_queues_each(pgw *h, const char *queue, int64_t at_most,
+pgw_status pgw_queues_each(pgw *h, const pgw_queues_opts *opts,
                            int (*fn)(const pgw_queue_info *info, void *arg), void *arg)
 {
-    (void)h, (void)queue, (void)at_most, (void)fn, (void)arg;
+    (void)h, (void)opts, (void)fn, (void)arg;
     return PGW_EPERM; /* as for most workers */
 }
 pgw_status pgw__handle_open(pgw **h, const pgw_conf *conf, pgw_stop *stop, int64_t lock_ms)
@@ -694,18 +690,20 @@ void pgw__pq_drop(pgw *h)
 {
     h->alive = false;
 }
-void pgw_set_stop(pgw *h, pgw_stop *stop)
+pgw_status pgw_set_stop(pgw *h, pgw_stop *stop)
 {
     h->stop = stop;
     h->heeded = false;
+    return PGW_OK;
 }
 void pgw__pq_heed_stop(pgw *h)
 {
     h->heeded = true;
 }
-void pgw_set_timeout(pgw *h, int64_t ms)
+pgw_status pgw_set_timeout(pgw *h, int64_t ms)
 {
     h->limit_ms = ms;
+    return PGW_OK;
 }
 void pgw__pq_limit_calls(pgw *h, int64_t ms)
 {

@@ -74,7 +74,7 @@ static inline int64_t it_enqueue(pgw *h, const char *queue, const char *payload)
     int64_t id;
 
     job.payload = payload;
-    ASSERT_ST(PGW_OK, pgw_enqueue(h, queue, &job, NULL, &id), h);
+    ASSERT_ST(PGW_OK, pgw_enqueue(h, queue, &job, &id), h);
     return id;
 }
 

@@ -131,7 +131,7 @@ static inline void enqueue(int n)
 
     for (i = 0; i < 1000; i++) jobs[i] = (pgw_job_spec)PGW_JOB_SPEC_INIT;
     for (; n > 0; n -= 1000)
-        must(pgw_enqueue_many(h, queue, jobs, n < 1000 ? (size_t)n : 1000, NULL, NULL, NULL));
+        must(pgw_enqueue_many(h, queue, jobs, n < 1000 ? (size_t)n : 1000, NULL));
 }
 
 static inline long long jobs_in(const char *state)
@@ -193,7 +193,7 @@ static inline int64_t only_job(void)
     pgw_job_spec job = PGW_JOB_SPEC_INIT;
     int64_t id;
 
-    must(pgw_enqueue(h, queue, &job, NULL, &id));
+    must(pgw_enqueue(h, queue, &job, &id));
     return id;
 }
 

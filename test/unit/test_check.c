@@ -68,7 +68,6 @@ void test_no_handle_is_refused_without_words(void)
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw__check_lease(NULL, "x", 0));
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw__check_one_time(NULL, "x", 0, 0));
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw__check_json(NULL, "x", "{}", 10));
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw__check_word(NULL, "x", "a", NULL, 0));
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw__check_opts(NULL, "x", &mine, sizeof(mine), &job));
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw__check_new(NULL, &mine, &job, -1, 10));
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw__check_holder(NULL, "holder", &holder, NULL, buffer));
@@ -105,17 +104,6 @@ void test_limits_of_numbers(void)
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw__check_lease(FAKE_H, "lease_ms", 0));
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw__check_lease(FAKE_H, "lease_ms", 86400001));
     ASSERT_SAYS("86400001");
-}
-
-void test_words(void)
-{
-    static const char *const words[] = {"ready", "dead"};
-
-    TEST_ASSERT_EQUAL(PGW_OK, pgw__check_word(FAKE_H, "state", "dead", words, 2));
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw__check_word(FAKE_H, "state", "dea", words, 2));
-    TEST_ASSERT_EQUAL_STRING("argument `state` is dea: allowed is ready, dead", fake.message);
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw__check_word(FAKE_H, "state", NULL, words, 2));
-    ASSERT_SAYS("is NULL");
 }
 
 void test_options_of_an_older_caller_keep_our_defaults(void)

@@ -388,7 +388,7 @@ void test_the_connection_string_is_never_listed_nor_told_in_errors(void)
 
 /* ---- copies, logs, memory ---- */
 
-static void sink(void *arg, pgw_log_level level, const char *component, const char *message)
+static void sink(pgw_log_level level, const char *component, const char *message, void *arg)
 {
     (void)arg, (void)level, (void)component, (void)message;
 }

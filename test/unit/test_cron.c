@@ -1,5 +1,6 @@
 /* cron, cron_hold: what is sent, what is refused before anything is sent, and what answers mean. */
 #include "unity.h"
+#include "callkit.h"
 #include "token.h"
 #include "ask.h"
 #include "clock.h"
@@ -108,13 +109,13 @@ void test_what_is_refused_is_not_sent(void)
     REFUSED(pgw_cron_create(FAKE_H, "s", "@daily", &o, NULL));
     REFUSED(pgw_cron_rename(FAKE_H, "s", ""));
     REFUSED(pgw_cron_pause(FAKE_H, NULL));
-    REFUSED(pgw_cron_next(FAKE_H, "@daily", NULL, 0, 1, NULL, NULL));
-    REFUSED(pgw_cron_next(FAKE_H, "@daily", NULL, 0, 0, see_time, NULL));
-    REFUSED(pgw_cron_next(FAKE_H, "@daily", NULL, 0, 10001, see_time, NULL));
-    REFUSED(pgw_cron_next(FAKE_H, "@dail", NULL, 0, 10000, see_time, NULL));
+    REFUSED(pgw_cron_next(FAKE_H, "@daily", TIMES(NULL, PGW_NONE, 1), NULL, NULL));
+    REFUSED(pgw_cron_next(FAKE_H, "@daily", TIMES(NULL, PGW_NONE, 0), see_time, NULL));
+    REFUSED(pgw_cron_next(FAKE_H, "@daily", TIMES(NULL, PGW_NONE, 10001), see_time, NULL));
+    REFUSED(pgw_cron_next(FAKE_H, "@dail", TIMES(NULL, PGW_NONE, 10000), see_time, NULL));
     REFUSED(pgw_crons_each(FAKE_H, NULL, NULL, NULL));
-    REFUSED(pgw_cron_claim_due(FAKE_H, "n", NULL, 0, NULL, NULL));
-    REFUSED(pgw_cron_claim_due(FAKE_H, "n", NULL, 1, &tick, &next));
+    REFUSED(pgw_cron_claim_due(FAKE_H, DUE_FOR("n", NULL, 0), NULL, NULL));
+    REFUSED(pgw_cron_claim_due(FAKE_H, DUE_FOR("n", NULL, 1), &tick, &next));
     TEST_ASSERT_NULL(tick);
     REFUSED(pgw_cron_extend(FAKE_H, (pgw_token){1, 2}, 99, NULL));
     REFUSED(pgw_cron_finish(NULL, (pgw_token){1, 2}, NULL));
@@ -134,7 +135,7 @@ void test_a_tick_is_read(void)
     size_t size = 1;
 
     fake.cells = cells, fake.rows = 1, fake.columns = 9;
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_cron_claim_due(FAKE_H, "n", NULL, 0, &tick, NULL));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_cron_claim_due(FAKE_H, DUE_FOR("n", NULL, 0), &tick, NULL));
     TEST_ASSERT_EQUAL_STRING("s", pgw_tick_schedule(tick));
     TEST_ASSERT_EQUAL_INT64(5000000, pgw_tick_slot_us(tick));
     TEST_ASSERT_EQUAL_UINT64(7, pgw_tick_token(tick).number);
@@ -156,7 +157,8 @@ void test_no_tick_is_due(void)
     int64_t next_ms = 0;
 
     fake.cells = cells, fake.rows = 1, fake.columns = 9;
-    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY, pgw_cron_claim_due(FAKE_H, "n", NULL, 0, &tick, &next_ms));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY,
+                      pgw_cron_claim_due(FAKE_H, DUE_FOR("n", NULL, 0), &tick, &next_ms));
     TEST_ASSERT_NULL(tick);
     TEST_ASSERT_EQUAL_INT64(60000, next_ms);
 }

@@ -1,5 +1,6 @@
 /* job: what each verb sends, what it makes of the answer, and how it waits. */
 #include "unity.h"
+#include "callkit.h"
 #include "job.h"
 #include "ask.h"
 #include "check.h"
@@ -108,10 +109,10 @@ void test_enqueue_sends_what_is_given_and_null_for_the_rest(void)
     job.key_policy = PGW_KEY_POLICY_ERROR;
     job.key_period_ms = 60000;
     job.group = "team", job.expires_us = 99, job.meta = " {}";
+    job.op = "00000000-0000-0000-0000-0000000000ab";
     fake.on_call = see_enqueue;
     FAKE_ROWS(answer, 2);
-    TEST_ASSERT_EQUAL(PGW_OK,
-                      pgw_enqueue(FAKE_H, "q", &job, "00000000-0000-0000-0000-0000000000ab", &id));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_enqueue(FAKE_H, "q", &job, &id));
     TEST_ASSERT_EQUAL_INT64(42, id);
     TEST_ASSERT_EQUAL(PGW__SQL_JOB_ENQUEUE, fake.sql);
     TEST_ASSERT_EQUAL(PGW__WRITES, fake.flags);
@@ -124,7 +125,7 @@ static void enqueue_is(pgw_status expected, const char *word)
     int64_t id;
 
     FAKE_ROWS(answer, 2);
-    TEST_ASSERT_EQUAL_INT(expected, pgw_enqueue(FAKE_H, "q", &job, NULL, &id));
+    TEST_ASSERT_EQUAL_INT(expected, pgw_enqueue(FAKE_H, "q", &job, &id));
     TEST_ASSERT_EQUAL_INT64(expected < 0 ? 0 : 7, id);
 }
 
@@ -143,14 +144,15 @@ void test_a_refused_enqueue_sends_nothing(void)
     pgw_job_spec job = PGW_JOB_SPEC_INIT;
     int64_t id = 5;
 
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_enqueue(NULL, "q", &job, NULL, &id));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_enqueue(NULL, "q", &job, &id));
     TEST_ASSERT_EQUAL_INT64(0, id);
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_enqueue(FAKE_H, "", &job, NULL, NULL));
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_enqueue(FAKE_H, "q", NULL, NULL, &id));
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_enqueue(FAKE_H, "q", &job, "no uuid", &id));
-    ASSERT_SAYS("`op` is no uuid");
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_enqueue(FAKE_H, "", &job, NULL));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_enqueue(FAKE_H, "q", NULL, &id));
+    job.op = "no uuid";
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_enqueue(FAKE_H, "q", &job, &id));
+    ASSERT_SAYS("`job.op` is no uuid");
     job.priority = 10;
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_enqueue(FAKE_H, "q", &job, NULL, &id));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_enqueue(FAKE_H, "q", &job, &id));
     TEST_ASSERT_EQUAL_INT(0, fake.calls);
 }
 
@@ -196,8 +198,7 @@ void test_many_jobs_go_as_columns(void)
                                        F_TEXT("exists"), F_INT(3),      F_TEXT("replaced")};
     const char *const tags1[] = {"a", "b\"\\,}"}, *const tags2[] = {"c"};
     pgw_job_spec jobs[3] = {PGW_JOB_SPEC_INIT, PGW_JOB_SPEC_INIT, PGW_JOB_SPEC_INIT};
-    pgw_status outcomes[3];
-    int64_t ids[3];
+    pgw_enqueued results[3];
 
     jobs[0].priority = 9;
     jobs[1].payload = "[1]", jobs[1].run_at_us = 5, jobs[1].tags = tags1, jobs[1].tags_count = 2;
@@ -206,34 +207,37 @@ void test_many_jobs_go_as_columns(void)
     jobs[2].meta = "{\"a\":1}";
     fake.on_call = see_many;
     FAKE_ROWS(answer, 2);
-    TEST_ASSERT_EQUAL(PGW_OUTCOME_EXISTS,
-                      pgw_enqueue_many(FAKE_H, "q", jobs, 3, NULL, ids, outcomes));
-    TEST_ASSERT_EQUAL_INT64(3, ids[2]);
-    TEST_ASSERT_EQUAL(PGW_OK, outcomes[0]);
-    TEST_ASSERT_EQUAL(PGW_OUTCOME_EXISTS, outcomes[1]);
-    TEST_ASSERT_EQUAL(PGW_OUTCOME_REPLACED, outcomes[2]);
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_EXISTS, pgw_enqueue_many(FAKE_H, "q", jobs, 3, results));
+    TEST_ASSERT_EQUAL_INT64(3, results[2].id);
+    TEST_ASSERT_EQUAL(PGW_OK, results[0].outcome);
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_EXISTS, results[1].outcome);
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_REPLACED, results[2].outcome);
 }
 
 void test_many_is_all_or_none_also_in_what_is_refused(void)
 {
     pgw_job_spec jobs[2] = {PGW_JOB_SPEC_INIT, PGW_JOB_SPEC_INIT};
-    pgw_status outcomes[2];
-    int64_t ids[2] = {7, 7};
+    pgw_enqueued results[2] = {{7, PGW_OK}, {7, PGW_OK}};
 
     jobs[1].priority = -1;
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_enqueue_many(FAKE_H, "q", jobs, 2, NULL, ids, outcomes));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_enqueue_many(FAKE_H, "q", jobs, 2, results));
     ASSERT_SAYS("`jobs[1].priority`");
     TEST_ASSERT_EQUAL_size_t(1, fake.index);
-    TEST_ASSERT_EQUAL_INT64(0, ids[0]);
+    TEST_ASSERT_EQUAL_INT64(0, results[0].id);
     jobs[1].priority = 0;
     jobs[1].struct_size = sizeof(size_t);
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_enqueue_many(FAKE_H, "q", jobs, 2, NULL, ids, outcomes));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_enqueue_many(FAKE_H, "q", jobs, 2, results));
     ASSERT_SAYS("the same in all of them");
     TEST_ASSERT_EQUAL_size_t(1, fake.index);
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_enqueue_many(FAKE_H, "q", jobs, 0, NULL, ids, outcomes));
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_enqueue_many(FAKE_H, "q", jobs, 10001, NULL, ids, outcomes));
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_enqueue_many(FAKE_H, "q", NULL, 1, NULL, ids, outcomes));
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_enqueue_many(NULL, "q", jobs, 1, NULL, ids, outcomes));
+    jobs[1] = jobs[0];
+    jobs[1].op = "00000000-0000-0000-0000-0000000000ab"; /* it would be of the whole call */
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_enqueue_many(FAKE_H, "q", jobs, 2, results));
+    ASSERT_SAYS("`jobs[i].op`");
+    TEST_ASSERT_EQUAL_size_t(1, fake.index);
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_enqueue_many(FAKE_H, "q", jobs, 0, results));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_enqueue_many(FAKE_H, "q", jobs, 10001, results));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_enqueue_many(FAKE_H, "q", NULL, 1, results));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_enqueue_many(NULL, "q", jobs, 1, results));
     TEST_ASSERT_EQUAL_INT(0, fake.calls);
 }
 
@@ -241,11 +245,11 @@ void test_a_short_answer_to_many_is_refused(void)
 {
     static const fake_cell answer[] = {F_INT(1), F_TEXT("new")};
     pgw_job_spec jobs[2] = {PGW_JOB_SPEC_INIT, PGW_JOB_SPEC_INIT};
-    pgw_status outcomes[2];
+    pgw_enqueued results[2];
 
     FAKE_ROWS(answer, 2);
-    TEST_ASSERT_EQUAL(PGW_EPROTO, pgw_enqueue_many(FAKE_H, "q", jobs, 2, NULL, NULL, outcomes));
-    TEST_ASSERT_EQUAL(PGW_EUNKNOWN, outcomes[0]);
+    TEST_ASSERT_EQUAL(PGW_EPROTO, pgw_enqueue_many(FAKE_H, "q", jobs, 2, results));
+    TEST_ASSERT_EQUAL(PGW_EUNKNOWN, results[0].outcome);
 }
 
 void test_many_survives_every_failed_allocation(void)
@@ -261,7 +265,7 @@ void test_many_survives_every_failed_allocation(void)
     oom_begin();
     do {
         oom_fail(++n);
-        st = pgw_enqueue_many(FAKE_H, "q", &job, 1, NULL, NULL, NULL);
+        st = pgw_enqueue_many(FAKE_H, "q", &job, 1, NULL);
         TEST_ASSERT_EQUAL(oom_failed() ? PGW_ENOMEM : PGW_OK, st);
     } while (st != PGW_OK);
     TEST_ASSERT_EQUAL_INT(3, n);
@@ -314,7 +318,7 @@ void test_a_claim_is_one_block_of_jobs(void)
     TEST_ASSERT_NULL(pgw_job_tag(job, 2));
     TEST_ASSERT_EQUAL_INT64(100, pgw_job_created_us(job));
     TEST_ASSERT_EQUAL_INT64(200, pgw_job_lease_until_us(job));
-    TEST_ASSERT_NULL(pgw_job_state(job));
+    TEST_ASSERT_EQUAL(PGW_STATE_ANY, pgw_job_state(job));
     TEST_ASSERT_NULL(pgw_job_error(job));
     job = pgw_batch_job(batch, 1);
     TEST_ASSERT_EQUAL_INT64(2, pgw_job_id(job));
@@ -447,8 +451,7 @@ void test_a_claim_asks_for_jobs_apart_only_when_it_is_told_to(void)
         o.apart = i == 1;
         TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY, pgw_claim(FAKE_H, &o, &batch));
         TEST_ASSERT_EQUAL(o.apart, sent_apart);
-        TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY,
-                          pgw_complete_and_claim(FAKE_H, NULL, 0, &o, NULL, &batch));
+        TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY, pgw_complete_and_claim(FAKE_H, NULL, 0, &o, &batch));
         TEST_ASSERT_EQUAL(o.apart, sent_apart);
     }
 }
@@ -763,34 +766,32 @@ static void see_refs(const pgw__call *call)
 
 void test_accepted_jobs_need_no_row(void)
 {
-    const pgw_ref refs[] = {ref(10), ref(11)};
+    pgw_ref refs[] = {ref(10), ref(11)};
     const char *const outputs[] = {"1", NULL};
-    pgw_status verdicts[2];
 
     fake.on_call = see_refs;
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_complete(FAKE_H, "q", refs, outputs, 2, verdicts));
-    TEST_ASSERT_EQUAL(PGW_OK, verdicts[0]);
-    TEST_ASSERT_EQUAL(PGW_OK, verdicts[1]);
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_complete(FAKE_H, "q", refs, NULL, 2, NULL));
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_snooze(FAKE_H, "q", refs, 2, 5, verdicts));
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_release(FAKE_H, "q", refs, 2, verdicts));
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_fail(FAKE_H, "q", refs, 2, NULL, verdicts));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_complete(FAKE_H, "q", refs, 2, OUTPUTS(outputs)));
+    TEST_ASSERT_EQUAL(PGW_OK, refs[0].outcome);
+    TEST_ASSERT_EQUAL(PGW_OK, refs[1].outcome);
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_complete(FAKE_H, "q", refs, 2, NULL));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_snooze(FAKE_H, "q", refs, 2, SNOOZE_BY(5)));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_release(FAKE_H, "q", refs, 2));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_fail(FAKE_H, "q", refs, 2, NULL));
     TEST_ASSERT_EQUAL_INT(5, fake.calls);
 }
 
 void test_refused_jobs_are_told_by_their_place(void)
 {
     static const fake_cell answer[] = {F_INT(3), F_TEXT("gone"), F_INT(1), F_TEXT("stale")};
-    const pgw_ref refs[] = {ref(10), ref(11), ref(12)};
-    pgw_status verdicts[3];
+    pgw_ref refs[] = {ref(10), ref(11), ref(12)};
 
     FAKE_ROWS(answer, 2);
-    TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_release(FAKE_H, "q", refs, 3, verdicts));
-    TEST_ASSERT_EQUAL(PGW_ELEASE, verdicts[0]);
-    TEST_ASSERT_EQUAL(PGW_OK, verdicts[1]);
-    TEST_ASSERT_EQUAL(PGW_ENOTFOUND, verdicts[2]);
+    TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_release(FAKE_H, "q", refs, 3));
+    TEST_ASSERT_EQUAL(PGW_ELEASE, refs[0].outcome);
+    TEST_ASSERT_EQUAL(PGW_OK, refs[1].outcome);
+    TEST_ASSERT_EQUAL(PGW_ENOTFOUND, refs[2].outcome);
     ASSERT_SAYS("2 of 3 jobs refused");
-    TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_release(FAKE_H, "q", refs, 3, NULL));
+    TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_release(FAKE_H, "q", refs, 3));
 }
 
 void test_an_answer_about_other_jobs_is_not_believed(void)
@@ -798,42 +799,39 @@ void test_an_answer_about_other_jobs_is_not_believed(void)
     static const fake_cell beyond[] = {F_INT(2), F_TEXT("gone")},
                            nowhere[] = {F_NULL, F_TEXT("gone")}, what[] = {F_INT(1), F_TEXT("?")};
     static const fake_cell second[] = {F_INT(1), F_TEXT("stale"), F_INT(2), F_TEXT("?")};
-    const pgw_ref refs[] = {ref(10), ref(11), ref(12)};
-    pgw_status verdicts[3];
+    pgw_ref refs[] = {ref(10), ref(11), ref(12)};
 
     FAKE_ROWS(beyond, 2);
-    TEST_ASSERT_EQUAL(PGW_EPROTO, pgw_complete(FAKE_H, "q", refs, NULL, 1, NULL));
+    TEST_ASSERT_EQUAL(PGW_EPROTO, pgw_complete(FAKE_H, "q", refs, 1, NULL));
     FAKE_ROWS(nowhere, 2);
-    TEST_ASSERT_EQUAL(PGW_EPROTO, pgw_complete(FAKE_H, "q", refs, NULL, 1, NULL));
+    TEST_ASSERT_EQUAL(PGW_EPROTO, pgw_complete(FAKE_H, "q", refs, 1, NULL));
     FAKE_ROWS(what, 2);
-    TEST_ASSERT_EQUAL(PGW_EPROTO, pgw_complete(FAKE_H, "q", refs, NULL, 1, verdicts));
-    TEST_ASSERT_EQUAL(PGW_EUNKNOWN, verdicts[0]);
+    TEST_ASSERT_EQUAL(PGW_EPROTO, pgw_complete(FAKE_H, "q", refs, 1, NULL));
+    TEST_ASSERT_EQUAL(PGW_EUNKNOWN, refs[0].outcome);
     FAKE_ROWS(second, 2);
-    TEST_ASSERT_EQUAL(PGW_EPROTO, pgw_complete(FAKE_H, "q", refs, NULL, 3, verdicts));
-    for (int i = 0; i < 3; i++) TEST_ASSERT_EQUAL(PGW_EUNKNOWN, verdicts[i]);
+    TEST_ASSERT_EQUAL(PGW_EPROTO, pgw_complete(FAKE_H, "q", refs, 3, NULL));
+    for (int i = 0; i < 3; i++) TEST_ASSERT_EQUAL(PGW_EUNKNOWN, refs[i].outcome);
 }
 
 void test_verdicts_of_a_lost_answer_are_unknown(void)
 {
-    const pgw_ref refs[] = {ref(10)};
-    pgw_status verdicts[1] = {PGW_OK};
+    pgw_ref refs[] = {ref(10)};
 
     fake.status = PGW_EUNKNOWN;
-    TEST_ASSERT_EQUAL(PGW_EUNKNOWN, pgw_complete(FAKE_H, "q", refs, NULL, 1, verdicts));
-    TEST_ASSERT_EQUAL(PGW_EUNKNOWN, verdicts[0]);
+    TEST_ASSERT_EQUAL(PGW_EUNKNOWN, pgw_complete(FAKE_H, "q", refs, 1, NULL));
+    TEST_ASSERT_EQUAL(PGW_EUNKNOWN, refs[0].outcome);
 }
 
 void test_an_extended_job_may_be_asked_to_stop(void)
 {
     static const fake_cell answer[] = {F_INT(1), F_TEXT("ok"),     F_INT(900),
                                        F_INT(2), F_TEXT("cancel"), F_INT(900)};
-    const pgw_ref refs[] = {ref(10), ref(11)};
-    pgw_status verdicts[2];
+    pgw_ref refs[] = {ref(10), ref(11)};
 
     FAKE_ROWS(answer, 3);
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_extend(FAKE_H, "q", refs, 2, PGW_DEFAULT, verdicts));
-    TEST_ASSERT_EQUAL(PGW_OK, verdicts[0]);
-    TEST_ASSERT_EQUAL(PGW_OUTCOME_CANCEL, verdicts[1]);
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_extend(FAKE_H, "q", refs, 2, NULL));
+    TEST_ASSERT_EQUAL(PGW_OK, refs[0].outcome);
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_CANCEL, refs[1].outcome);
     TEST_ASSERT_EQUAL_INT64(900, fake.server_time);
     TEST_ASSERT_EQUAL(PGW__WRITES | PGW__RELAXED, fake.flags);
 }
@@ -843,18 +841,17 @@ void test_what_another_transaction_holds_is_neither_extended_nor_refused(void)
     static const fake_cell answer[] = {F_INT(1), F_TEXT("ok"),     F_INT(900),
                                        F_INT(2), F_TEXT("locked"), F_INT(900),
                                        F_INT(3), F_TEXT("stale"),  F_INT(900)};
-    const pgw_ref refs[] = {ref(10), ref(11), ref(12)};
-    pgw_status verdicts[3];
+    pgw_ref refs[] = {ref(10), ref(11), ref(12)};
 
     FAKE_ROWS(answer, 3);
     fake.rows = 2;
-    TEST_ASSERT_EQUAL(PGW_ELOCKED, pgw_extend(FAKE_H, "q", refs, 2, PGW_DEFAULT, verdicts));
-    TEST_ASSERT_EQUAL(PGW_OK, verdicts[0]);
-    TEST_ASSERT_EQUAL(PGW_ELOCKED, verdicts[1]);
+    TEST_ASSERT_EQUAL(PGW_ELOCKED, pgw_extend(FAKE_H, "q", refs, 2, NULL));
+    TEST_ASSERT_EQUAL(PGW_OK, refs[0].outcome);
+    TEST_ASSERT_EQUAL(PGW_ELOCKED, refs[1].outcome);
     FAKE_ROWS(answer, 3);
-    TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_extend(FAKE_H, "q", refs, 3, PGW_DEFAULT, verdicts));
-    TEST_ASSERT_EQUAL(PGW_ELOCKED, verdicts[1]);
-    TEST_ASSERT_EQUAL(PGW_ELEASE, verdicts[2]);
+    TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_extend(FAKE_H, "q", refs, 3, NULL));
+    TEST_ASSERT_EQUAL(PGW_ELOCKED, refs[1].outcome);
+    TEST_ASSERT_EQUAL(PGW_ELEASE, refs[2].outcome);
 }
 
 static char sent_error[9000];
@@ -867,15 +864,15 @@ static void see_error(const pgw__call *call)
 
 void test_an_errors_text_is_cut_and_mended_but_never_refused(void)
 {
-    const pgw_ref refs[] = {ref(10)};
+    pgw_ref refs[] = {ref(10)};
     pgw_fail_opts o = PGW_FAIL_OPTS_INIT;
     static char longer[9001];
 
     fake.on_call = see_error;
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_fail(FAKE_H, "q", refs, 1, &o, NULL));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_fail(FAKE_H, "q", refs, 1, &o));
     TEST_ASSERT_EQUAL_STRING("(null)", sent_error);
     o.error = "caf\xc3\xa9 \xff\xc3(\xe2\x82";
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_fail(FAKE_H, "q", refs, 1, &o, NULL));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_fail(FAKE_H, "q", refs, 1, &o));
     TEST_ASSERT_EQUAL_STRING("caf\xc3\xa9 ?"
                              "?(?"
                              "?",
@@ -883,60 +880,59 @@ void test_an_errors_text_is_cut_and_mended_but_never_refused(void)
     memset(longer, 'x', sizeof(longer) - 1);
     memcpy(longer + 7999, "\xc3\xa9", 2); /* a character across the limit */
     o.error = longer;
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_fail(FAKE_H, "q", refs, 1, &o, NULL));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_fail(FAKE_H, "q", refs, 1, &o));
     TEST_ASSERT_EQUAL(7999, strlen(sent_error));
 }
 
 void test_what_the_finishing_verbs_refuse(void)
 {
-    const pgw_ref refs[] = {ref(10)};
+    pgw_ref refs[] = {ref(10)};
     const char *const bad_output[] = {"\xff"};
     pgw_fail_opts o = PGW_FAIL_OPTS_INIT;
 
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_complete(NULL, "q", refs, NULL, 1, NULL));
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_complete(FAKE_H, NULL, refs, NULL, 1, NULL));
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_complete(FAKE_H, "q", NULL, NULL, 1, NULL));
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_complete(FAKE_H, "q", refs, NULL, 0, NULL));
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_complete(FAKE_H, "q", refs, NULL, 10001, NULL));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_complete(NULL, "q", refs, 1, NULL));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_complete(FAKE_H, NULL, refs, 1, NULL));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_complete(FAKE_H, "q", NULL, 1, NULL));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_complete(FAKE_H, "q", refs, 0, NULL));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_complete(FAKE_H, "q", refs, 10001, NULL));
     ASSERT_SAYS("`n` is 10001: allowed is 1 .. 10000");
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_complete(FAKE_H, "q", refs, bad_output, 1, NULL));
-    ASSERT_SAYS("`outputs[0]`");
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_complete(FAKE_H, "q", refs, 1, OUTPUTS(bad_output)));
+    ASSERT_SAYS("`opts->outputs[0]`");
     o.retry_ms = -1;
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_fail(FAKE_H, "q", refs, 1, &o, NULL));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_fail(FAKE_H, "q", refs, 1, &o));
     o.retry_ms = INT64_MAX;
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_fail(FAKE_H, "q", refs, 1, &o, NULL));
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_snooze(FAKE_H, "q", refs, 1, -1, NULL));
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_snooze(FAKE_H, "q", refs, 1, INT64_MAX, NULL));
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_extend(FAKE_H, "q", refs, 1, 1, NULL));
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_release(FAKE_H, "", refs, 1, NULL));
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_cancel(FAKE_H, "q", NULL, 1, NULL));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_fail(FAKE_H, "q", refs, 1, &o));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_snooze(FAKE_H, "q", refs, 1, SNOOZE_BY(-1)));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_snooze(FAKE_H, "q", refs, 1, SNOOZE_BY(INT64_MAX)));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_extend(FAKE_H, "q", refs, 1, EXTEND_BY(1)));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_release(FAKE_H, "", refs, 1));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_cancel(FAKE_H, "q", NULL, 1));
     TEST_ASSERT_EQUAL_INT(0, fake.calls);
 }
 
 void test_a_finishing_verb_without_memory(void)
 {
-    const pgw_ref refs[] = {ref(10)};
+    pgw_ref refs[] = {ref(10)};
 
     oom_begin();
     oom_fail(1);
-    TEST_ASSERT_EQUAL(PGW_ENOMEM, pgw_release(FAKE_H, "q", refs, 1, NULL));
+    TEST_ASSERT_EQUAL(PGW_ENOMEM, pgw_release(FAKE_H, "q", refs, 1));
     oom_fail(2);
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_release(FAKE_H, "q", refs, 1, NULL));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_release(FAKE_H, "q", refs, 1));
     oom_end();
 }
 
 static void cancel_is(pgw_status expected, const char *a, const char *b)
 {
     const fake_cell answer[] = {F_INT(1), F_TEXT(a), F_INT(2), F_TEXT(b)};
-    const int64_t ids[] = {1, 2};
-    pgw_status outcomes[2];
+    pgw_ref refs[] = {ref(1), ref(2)};
 
     FAKE_ROWS(answer, 2);
-    TEST_ASSERT_EQUAL_INT(expected, pgw_cancel(FAKE_H, "q", ids, 2, outcomes));
+    TEST_ASSERT_EQUAL_INT(expected, pgw_cancel(FAKE_H, "q", refs, 2));
     TEST_ASSERT_EQUAL_INT(strcmp(b, "gone") == 0        ? PGW_ENOTFOUND
                           : strcmp(b, "requested") == 0 ? PGW_OUTCOME_CANCEL
                                                         : PGW_OK,
-                          outcomes[1]);
+                          refs[1].outcome);
 }
 
 void test_cancel(void)
@@ -958,27 +954,25 @@ void test_complete_and_claim(void)
 {
     static const fake_cell answer[] = {REFUSED_ROW(2, "stale"), JOB_ROW(5, F_NULL, F_NULL), F_NULL};
     static const fake_cell refused[] = {REFUSED_ROW(1, "gone")};
-    const pgw_ref refs[] = {ref(10), ref(11)};
+    pgw_ref refs[] = {ref(10), ref(11)};
     const pgw_claim_opts o = claim_opts();
-    pgw_status verdicts[2];
     pgw_batch *batch;
 
     FAKE_ROWS(answer, 21);
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_complete_and_claim(FAKE_H, refs, 2, &o, verdicts, &batch));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_complete_and_claim(FAKE_H, refs, 2, &o, &batch));
     TEST_ASSERT_EQUAL_MESSAGE(PGW__WRITES, fake.flags, "durable, though it claims");
-    TEST_ASSERT_EQUAL(PGW_OK, verdicts[0]);
-    TEST_ASSERT_EQUAL(PGW_ELEASE, verdicts[1]);
+    TEST_ASSERT_EQUAL(PGW_OK, refs[0].outcome);
+    TEST_ASSERT_EQUAL(PGW_ELEASE, refs[1].outcome);
     TEST_ASSERT_EQUAL(1, pgw_batch_count(batch));
     TEST_ASSERT_EQUAL_INT64(5, pgw_job_id(pgw_batch_job(batch, 0)));
     pgw_batch_free(batch);
 
     FAKE_ROWS(refused, 21);
-    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY,
-                      pgw_complete_and_claim(FAKE_H, refs, 2, &o, verdicts, &batch));
-    TEST_ASSERT_EQUAL(PGW_ENOTFOUND, verdicts[0]);
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY, pgw_complete_and_claim(FAKE_H, refs, 2, &o, &batch));
+    TEST_ASSERT_EQUAL(PGW_ENOTFOUND, refs[0].outcome);
     TEST_ASSERT_NULL(batch);
     fake.rows = 0;
-    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY, pgw_complete_and_claim(FAKE_H, NULL, 0, &o, NULL, &batch));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY, pgw_complete_and_claim(FAKE_H, NULL, 0, &o, &batch));
 }
 
 void test_a_claim_that_was_misread_is_not_handed_over(void)
@@ -998,38 +992,37 @@ void test_verdicts_stand_though_there_is_no_memory_for_the_claim(void)
 {
     static const fake_cell answer[] = {REFUSED_ROW(2, "stale"), JOB_ROW(5, F_NULL, F_NULL), F_NULL};
     static const fake_cell nonsense[] = {REFUSED_ROW(1, "?")};
-    const pgw_ref refs[] = {ref(10), ref(11)};
+    pgw_ref refs[] = {ref(10), ref(11)};
     const pgw_claim_opts o = claim_opts();
-    pgw_status verdicts[2];
     pgw_batch *batch;
 
     FAKE_ROWS(answer, 21);
     oom_begin();
     oom_fail(2); /* after the columns of what is sent */
-    TEST_ASSERT_EQUAL(PGW_ENOMEM, pgw_complete_and_claim(FAKE_H, refs, 2, &o, verdicts, &batch));
+    TEST_ASSERT_EQUAL(PGW_ENOMEM, pgw_complete_and_claim(FAKE_H, refs, 2, &o, &batch));
     oom_end();
     TEST_ASSERT_NULL(batch);
-    TEST_ASSERT_EQUAL(PGW_OK, verdicts[0]);
-    TEST_ASSERT_EQUAL(PGW_ELEASE, verdicts[1]);
+    TEST_ASSERT_EQUAL(PGW_OK, refs[0].outcome);
+    TEST_ASSERT_EQUAL(PGW_ELEASE, refs[1].outcome);
 
     FAKE_ROWS(nonsense, 21);
-    TEST_ASSERT_EQUAL(PGW_EPROTO, pgw_complete_and_claim(FAKE_H, refs, 2, &o, verdicts, &batch));
-    TEST_ASSERT_EQUAL(PGW_EUNKNOWN, verdicts[0]);
-    TEST_ASSERT_EQUAL(PGW_EUNKNOWN, verdicts[1]);
+    TEST_ASSERT_EQUAL(PGW_EPROTO, pgw_complete_and_claim(FAKE_H, refs, 2, &o, &batch));
+    TEST_ASSERT_EQUAL(PGW_EUNKNOWN, refs[0].outcome);
+    TEST_ASSERT_EQUAL(PGW_EUNKNOWN, refs[1].outcome);
 }
 
 void test_what_complete_and_claim_refuses(void)
 {
-    const pgw_ref refs[] = {ref(10)};
+    pgw_ref refs[] = {ref(10)};
     pgw_claim_opts o = claim_opts();
     pgw_batch *batch;
 
     o.queues_count = 2;
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_complete_and_claim(FAKE_H, refs, 1, &o, NULL, &batch));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_complete_and_claim(FAKE_H, refs, 1, &o, &batch));
     o = claim_opts(), o.wait_ms = 1;
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_complete_and_claim(FAKE_H, refs, 1, &o, NULL, &batch));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_complete_and_claim(FAKE_H, refs, 1, &o, &batch));
     o = claim_opts();
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_complete_and_claim(FAKE_H, NULL, 1, &o, NULL, &batch));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_complete_and_claim(FAKE_H, NULL, 1, &o, &batch));
     TEST_ASSERT_EQUAL_INT(0, fake.calls);
 }
 
@@ -1042,7 +1035,7 @@ static int look(const pgw_job *job, void *arg)
     size_t size;
 
     seen++;
-    TEST_ASSERT_EQUAL_STRING("dead", pgw_job_state(job));
+    TEST_ASSERT_EQUAL(PGW_STATE_DEAD, pgw_job_state(job));
     TEST_ASSERT_EQUAL_STRING("boom", pgw_job_error(job));
     TEST_ASSERT_EQUAL_STRING("key", pgw_job_key(job));
     TEST_ASSERT_EQUAL_STRING("h:1", pgw_job_holder(job));
@@ -1113,10 +1106,10 @@ void test_what_lists_refuse(void)
 
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_jobs_each(NULL, &o, look, NULL));
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_jobs_each(FAKE_H, &o, NULL, NULL));
-    o.state = "sleeping";
+    o.state = (pgw_state)7;
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_jobs_each(FAKE_H, &o, look, NULL));
-    ASSERT_SAYS("ready, delayed, leased, done, dead, cancelled");
-    o.state = NULL, o.limit = 0;
+    ASSERT_SAYS("`opts->state` is 7");
+    o.state = PGW_STATE_ANY, o.limit = 0;
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_jobs_each(FAKE_H, &o, look, NULL));
     o.limit = 1, o.id = -1;
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_jobs_each(FAKE_H, &o, look, NULL));
@@ -1135,9 +1128,10 @@ void test_redrive_and_purge_count(void)
     int64_t n;
 
     FAKE_ROWS(answer, 1);
-    TEST_ASSERT_EQUAL(
-        PGW_OK, pgw_redrive(FAKE_H, "q",
-                            &(pgw_redrive_opts){sizeof(pgw_redrive_opts), ids, 1, NULL, 0}, &n));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_redrive(FAKE_H, "q",
+                                          &(pgw_redrive_opts){sizeof(pgw_redrive_opts), ids, 1,
+                                                              NULL, PGW_UNLIMITED},
+                                          &n));
     TEST_ASSERT_EQUAL_INT64(12, n);
     TEST_ASSERT_EQUAL(PGW_OK,
                       pgw_redrive(FAKE_H, "q",
@@ -1148,14 +1142,14 @@ void test_redrive_and_purge_count(void)
                                                                     ids, 1, "kind", 1000},
                                              &n));
     fake.calls = 0;
-    TEST_ASSERT_EQUAL(PGW_EINVAL,
-                      pgw_redrive(FAKE_H, "q",
-                                  &(pgw_redrive_opts){sizeof(pgw_redrive_opts), NULL, 1, NULL, 0},
-                                  &n));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_redrive(FAKE_H, "q",
+                                              &(pgw_redrive_opts){sizeof(pgw_redrive_opts), NULL, 1,
+                                                                  NULL, PGW_UNLIMITED},
+                                              &n));
     TEST_ASSERT_EQUAL_INT64(0, n);
     TEST_ASSERT_EQUAL(PGW_EINVAL,
                       pgw_redrive(FAKE_H, "q",
-                                  &(pgw_redrive_opts){sizeof(pgw_redrive_opts), NULL, 0, NULL, -1},
+                                  &(pgw_redrive_opts){sizeof(pgw_redrive_opts), NULL, 0, NULL, 0},
                                   &n));
     TEST_ASSERT_EQUAL(
         PGW_EINVAL,
@@ -1209,11 +1203,12 @@ void test_rescheduling_goes_from_id_to_id(void)
     o.run_at_us = 1, o.delay_ms = 1;
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_reschedule(FAKE_H, "q", &o, &n));
     ASSERT_SAYS("`opts->delay_ms` is set together with run_at_us");
-    o.run_at_us = 0, o.limit = -1;
+    o.run_at_us = PGW_NONE, o.limit = 0;
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_reschedule(FAKE_H, "q", &o, &n));
+    ASSERT_SAYS("`opts->limit` is 0: allowed is 1 or more, or PGW_UNLIMITED");
     TEST_ASSERT_EQUAL_INT(0, fake.calls);
     TEST_ASSERT_EQUAL_INT64(0, n);
-    fake.rows = 0, o.limit = 0;
+    fake.rows = 0, o.limit = PGW_UNLIMITED;
     TEST_ASSERT_EQUAL(PGW_EPROTO, pgw_reschedule(FAKE_H, "q", &o, &n));
     fake.armed = true;
     TEST_ASSERT_EQUAL(PGW_EMISUSE, pgw_reschedule(FAKE_H, "q", &o, &n));

@@ -1,5 +1,6 @@
 /* lock: what a handle knows of its locks, and what becomes of those whose answer went wrong. */
 #include "unity.h"
+#include "callkit.h"
 #include "ask.h"
 #include "buf.h"
 #include "check.h"
@@ -115,7 +116,7 @@ static pgw_lock *taken(const char *name)
     pgw_lock *l;
 
     FAKE_ROWS(granted, 1);
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_lock_acquire(FAKE_H, name, PGW_LOCK_EXCLUSIVE, 0, &l));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_lock_acquire(FAKE_H, name, NULL, &l));
     return l;
 }
 
@@ -136,7 +137,8 @@ void test_a_lock_is_known_until_it_is_released(void)
     TEST_ASSERT_EQUAL_STRING("a", pgw_lock_name(a));
     TEST_ASSERT_EQUAL_INT(33, pgw_lock_watch(a));
     fake.calls = 0;
-    TEST_ASSERT_EQUAL(PGW_EHELD, pgw_lock_acquire(FAKE_H, "b", PGW_LOCK_SHARED, 0, &again));
+    TEST_ASSERT_EQUAL(PGW_EHELD,
+                      pgw_lock_acquire(FAKE_H, "b", LOCK_AS(PGW_LOCK_SHARED, 0), &again));
     TEST_ASSERT_NULL(again);
     TEST_ASSERT_EQUAL_INT(0, fake.calls);
     given_back(b);
@@ -216,7 +218,7 @@ void test_to_ask_is_no_verb_and_to_release_is_one(void)
     TEST_ASSERT_FALSE(pgw_lock_is_held(l));
     ASSERT_SAYS("the lock was lost");
     TEST_ASSERT_TRUE(fake.armed);
-    TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_lock_guard(l, -1, 0));
+    TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_lock_guard(l, PGW_NO_FD, 0));
     TEST_ASSERT_FALSE(fake.armed);
     fake.armed = true;
     TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_lock_release(l));
@@ -261,7 +263,8 @@ void test_a_failure_with_the_session_alive_is_settled(void)
         failure = failures[i];
         forgetting = PGW_OK;
         fake.calls = 0;
-        TEST_ASSERT_EQUAL(failure, pgw_lock_acquire(FAKE_H, "a", PGW_LOCK_EXCLUSIVE, 5, &l));
+        TEST_ASSERT_EQUAL(failure,
+                          pgw_lock_acquire(FAKE_H, "a", LOCK_AS(PGW_LOCK_EXCLUSIVE, 5), &l));
         TEST_ASSERT_NULL(l);
         TEST_ASSERT_EQUAL_INT(2, fake.calls);
         TEST_ASSERT_EQUAL(PGW__SQL_LOCK_FORGET, fake.sql);
@@ -269,7 +272,7 @@ void test_a_failure_with_the_session_alive_is_settled(void)
         TEST_ASSERT_EQUAL_INT(0, session.drops);
     }
     forgetting = PGW_EDB;
-    TEST_ASSERT_EQUAL(failure, pgw_lock_acquire(FAKE_H, "a", PGW_LOCK_EXCLUSIVE, 5, &l));
+    TEST_ASSERT_EQUAL(failure, pgw_lock_acquire(FAKE_H, "a", LOCK_AS(PGW_LOCK_EXCLUSIVE, 5), &l));
     TEST_ASSERT_EQUAL_INT(1, session.drops);
     TEST_ASSERT_NULL(session.kept);
 }
@@ -281,7 +284,7 @@ void test_a_failure_with_the_session_gone_needs_no_settling(void)
     session.look = PGW_ECONN;
     fake.on_call = fail_acquire;
     failure = PGW_EUNKNOWN;
-    TEST_ASSERT_EQUAL(PGW_ECONN, pgw_lock_acquire(FAKE_H, "a", PGW_LOCK_EXCLUSIVE, 5, &l));
+    TEST_ASSERT_EQUAL(PGW_ECONN, pgw_lock_acquire(FAKE_H, "a", LOCK_AS(PGW_LOCK_EXCLUSIVE, 5), &l));
     TEST_ASSERT_EQUAL_INT(1, fake.calls);
     TEST_ASSERT_EQUAL_STRING("the connection was lost while it waited for the lock", fake.message);
 }
@@ -293,7 +296,7 @@ void test_a_lock_that_went_with_its_session_is_not_held(void)
 
     session.look = PGW_ECONN;
     FAKE_ROWS(granted, 1);
-    TEST_ASSERT_EQUAL(PGW_ECONN, pgw_lock_acquire(FAKE_H, "a", PGW_LOCK_EXCLUSIVE, 5, &l));
+    TEST_ASSERT_EQUAL(PGW_ECONN, pgw_lock_acquire(FAKE_H, "a", LOCK_AS(PGW_LOCK_EXCLUSIVE, 5), &l));
     TEST_ASSERT_NULL(l);
     TEST_ASSERT_NULL(session.kept);
     TEST_ASSERT_EQUAL_INT(1, fake.calls);
@@ -305,7 +308,8 @@ void test_a_pooler_gets_advice(void)
     pgw_lock *l;
 
     fake.status = PGW_EPOOLED;
-    TEST_ASSERT_EQUAL(PGW_EPOOLED, pgw_lock_acquire(FAKE_H, "a", PGW_LOCK_EXCLUSIVE, 5, &l));
+    TEST_ASSERT_EQUAL(PGW_EPOOLED,
+                      pgw_lock_acquire(FAKE_H, "a", LOCK_AS(PGW_LOCK_EXCLUSIVE, 5), &l));
     TEST_ASSERT_EQUAL_INT(1, fake.calls);
 }
 
@@ -333,7 +337,8 @@ void test_no_turn_of_a_wait_is_longer_than_half_a_second_and_each_goes_on_from_i
 
     turns = 0, longest = 0;
     fake.on_call = grant_the_third;
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_lock_acquire(FAKE_H, "a", PGW_LOCK_EXCLUSIVE, PGW_UNLIMITED, &l));
+    TEST_ASSERT_EQUAL(
+        PGW_OK, pgw_lock_acquire(FAKE_H, "a", LOCK_AS(PGW_LOCK_EXCLUSIVE, PGW_UNLIMITED), &l));
     TEST_ASSERT_EQUAL_INT(3, turns);
     TEST_ASSERT_EQUAL_INT64(500, longest);
     fake.on_call = NULL;
@@ -363,7 +368,8 @@ void test_a_wait_goes_on_in_a_new_session_at_the_end_of_the_line(void)
     turns = 0;
     session.reconnects = true;
     fake.on_call = restart_the_server;
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_lock_acquire(FAKE_H, "a", PGW_LOCK_EXCLUSIVE, PGW_UNLIMITED, &l));
+    TEST_ASSERT_EQUAL(
+        PGW_OK, pgw_lock_acquire(FAKE_H, "a", LOCK_AS(PGW_LOCK_EXCLUSIVE, PGW_UNLIMITED), &l));
     TEST_ASSERT_EQUAL_INT(3, turns);
     fake.on_call = NULL;
     given_back(l);
@@ -376,8 +382,8 @@ void test_a_wait_ends_with_the_session_that_holds_another_lock(void)
     turns = 0;
     session.reconnects = true;
     fake.on_call = restart_the_server;
-    TEST_ASSERT_EQUAL(PGW_ECONN,
-                      pgw_lock_acquire(FAKE_H, "a", PGW_LOCK_EXCLUSIVE, PGW_UNLIMITED, &l));
+    TEST_ASSERT_EQUAL(
+        PGW_ECONN, pgw_lock_acquire(FAKE_H, "a", LOCK_AS(PGW_LOCK_EXCLUSIVE, PGW_UNLIMITED), &l));
     fake.on_call = NULL;
     fake.status = PGW_OK;
     TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_lock_release(other));
@@ -388,7 +394,7 @@ void test_a_try_is_one_statement(void)
     pgw_lock *l;
 
     FAKE_ROWS(not_granted, 1);
-    TEST_ASSERT_EQUAL(PGW_ELOCKED, pgw_lock_acquire(FAKE_H, "a", PGW_LOCK_SHARED, 0, &l));
+    TEST_ASSERT_EQUAL(PGW_ELOCKED, pgw_lock_acquire(FAKE_H, "a", LOCK_AS(PGW_LOCK_SHARED, 0), &l));
     TEST_ASSERT_EQUAL_INT(1, fake.calls);
     ASSERT_SAYS("held by somebody else");
 }
@@ -399,8 +405,9 @@ void test_a_stop_between_two_stands(void)
 
     fake.stopped = true;
     FAKE_ROWS(not_granted, 1);
-    TEST_ASSERT_EQUAL(PGW_ECANCELED,
-                      pgw_lock_acquire(FAKE_H, "a", PGW_LOCK_EXCLUSIVE, PGW_UNLIMITED, &l));
+    TEST_ASSERT_EQUAL(
+        PGW_ECANCELED,
+        pgw_lock_acquire(FAKE_H, "a", LOCK_AS(PGW_LOCK_EXCLUSIVE, PGW_UNLIMITED), &l));
 }
 
 /* ---- transactions ---- */
@@ -410,18 +417,17 @@ void test_transactions_and_sessions_are_not_mixed(void)
     pgw_lock *l;
     int64_t fence = 5;
 
-    TEST_ASSERT_EQUAL(PGW_EMISUSE,
-                      pgw_lock_acquire_xact(FAKE_H, "a", PGW_LOCK_EXCLUSIVE, 0, &fence));
+    TEST_ASSERT_EQUAL(PGW_EMISUSE, pgw_lock_acquire_xact(FAKE_H, "a", NULL, &fence));
     TEST_ASSERT_EQUAL_INT64(0, fence);
     session.in_txn = true;
-    TEST_ASSERT_EQUAL(PGW_EMISUSE, pgw_lock_acquire(FAKE_H, "a", PGW_LOCK_EXCLUSIVE, 0, &l));
+    TEST_ASSERT_EQUAL(PGW_EMISUSE, pgw_lock_acquire(FAKE_H, "a", NULL, &l));
     TEST_ASSERT_EQUAL_INT(0, fake.calls);
     FAKE_ROWS(granted, 1);
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_lock_acquire_xact(FAKE_H, "a", PGW_LOCK_EXCLUSIVE, 0, &fence));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_lock_acquire_xact(FAKE_H, "a", NULL, &fence));
     TEST_ASSERT_EQUAL_INT64(17, fence);
     TEST_ASSERT_EQUAL(PGW__WRITES, fake.flags);
-    TEST_ASSERT_EQUAL(PGW_OK,
-                      pgw_lock_acquire_xact(FAKE_H, "a", PGW_LOCK_SHARED, PGW_UNLIMITED, NULL));
+    TEST_ASSERT_EQUAL(
+        PGW_OK, pgw_lock_acquire_xact(FAKE_H, "a", LOCK_AS(PGW_LOCK_SHARED, PGW_UNLIMITED), NULL));
 }
 
 void test_a_transaction_does_not_take_what_the_session_holds(void)
@@ -431,13 +437,16 @@ void test_a_transaction_does_not_take_what_the_session_holds(void)
 
     session.in_txn = true;
     fake.calls = 0;
-    TEST_ASSERT_EQUAL(PGW_EHELD, pgw_lock_acquire_xact(FAKE_H, "a", PGW_LOCK_SHARED, 0, &fence));
+    TEST_ASSERT_EQUAL(PGW_EHELD,
+                      pgw_lock_acquire_xact(FAKE_H, "a", LOCK_AS(PGW_LOCK_SHARED, 0), &fence));
     TEST_ASSERT_EQUAL_INT(0, fake.calls);
     TEST_ASSERT_EQUAL_INT64(0, fence);
     FAKE_ROWS(granted, 1);
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_lock_acquire_xact(FAKE_H, "b", PGW_LOCK_SHARED, 0, &fence));
+    TEST_ASSERT_EQUAL(PGW_OK,
+                      pgw_lock_acquire_xact(FAKE_H, "b", LOCK_AS(PGW_LOCK_SHARED, 0), &fence));
     session.epoch++; /* lost */
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_lock_acquire_xact(FAKE_H, "a", PGW_LOCK_SHARED, 0, &fence));
+    TEST_ASSERT_EQUAL(PGW_OK,
+                      pgw_lock_acquire_xact(FAKE_H, "a", LOCK_AS(PGW_LOCK_SHARED, 0), &fence));
     TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_lock_release(a));
 }
 
@@ -450,14 +459,15 @@ void test_wrong_arguments_are_refused_in_words(void)
     pgw_lock_who who = PGW_LOCK_WHO_INIT;
     int64_t n = 3;
 
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_lock_acquire(NULL, "a", PGW_LOCK_EXCLUSIVE, 0, &l));
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_lock_acquire(FAKE_H, "a", PGW_LOCK_EXCLUSIVE, 0, NULL));
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_lock_acquire(FAKE_H, "", PGW_LOCK_EXCLUSIVE, 0, &l));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_lock_acquire(NULL, "a", NULL, &l));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_lock_acquire(FAKE_H, "a", NULL, NULL));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_lock_acquire(FAKE_H, "", NULL, &l));
     ASSERT_SAYS("`name` is empty");
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_lock_acquire(FAKE_H, "a", (pgw_lock_mode)7, 0, &l));
-    ASSERT_SAYS("`mode` is 7");
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_lock_acquire(FAKE_H, "a", PGW_LOCK_EXCLUSIVE, -2, &l));
-    ASSERT_SAYS("`timeout_ms` is -2");
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_lock_acquire(FAKE_H, "a", LOCK_AS((pgw_lock_mode)7, 0), &l));
+    ASSERT_SAYS("`opts->mode` is 7");
+    TEST_ASSERT_EQUAL(PGW_EINVAL,
+                      pgw_lock_acquire(FAKE_H, "a", LOCK_AS(PGW_LOCK_EXCLUSIVE, -2), &l));
+    ASSERT_SAYS("`opts->timeout_ms` is -2: allowed is 0 .. 31536000000, or PGW_UNLIMITED");
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_lock_is_free(FAKE_H, "a", NULL));
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_lock_is_free(FAKE_H, NULL, &is_free));
     TEST_ASSERT_FALSE(is_free);
@@ -467,7 +477,7 @@ void test_wrong_arguments_are_refused_in_words(void)
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_locks_prune(FAKE_H, 0, 1001, &n));
     TEST_ASSERT_EQUAL_INT64(0, n);
     fake.armed = true;
-    TEST_ASSERT_EQUAL(PGW_EMISUSE, pgw_lock_acquire(FAKE_H, "a", PGW_LOCK_EXCLUSIVE, 0, &l));
+    TEST_ASSERT_EQUAL(PGW_EMISUSE, pgw_lock_acquire(FAKE_H, "a", NULL, &l));
     fake.armed = true;
     TEST_ASSERT_EQUAL(PGW_EMISUSE, pgw_lock_is_free(FAKE_H, "a", &is_free));
     TEST_ASSERT_EQUAL_INT(0, fake.calls);

@@ -14,7 +14,7 @@ static struct {
 } seen;
 static int evaluated;
 
-static void sink(void *arg, pgw_log_level level, const char *component, const char *message)
+static void sink(pgw_log_level level, const char *component, const char *message, void *arg)
 {
     seen.calls++;
     seen.arg = arg;

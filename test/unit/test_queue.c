@@ -1,5 +1,6 @@
 /* queue, reap: settings and counts go as they should, and what is wrong is refused. */
 #include "unity.h"
+#include "callkit.h"
 #include "ask.h"
 #include "clock.h"
 #include "check.h"
@@ -77,7 +78,7 @@ void test_settings_out_of_their_limits(void)
     BAD("`opts->retention_ms` is -1", o.retention_ms = -1);
     BAD("`opts->max_attempts` is 0: allowed is 1 .. 1000", o.max_attempts = 0);
     BAD("`opts->max_bytes` is 0", o.max_bytes = 0);
-    BAD("`opts->notify` is 2", o.notify = 2);
+    BAD("`opts->notify` is 2", o.notify = (pgw_switch)2);
 #undef BAD
     TEST_ASSERT_EQUAL_INT(0, fake.calls);
 }
@@ -95,9 +96,9 @@ void test_every_verb_wants_a_handle_and_a_name(void)
         TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queue_pause(h, queue));
         TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queue_drain(h, queue));
         TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queue_resume(h, queue));
-        TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queue_purge(h, queue, "all", NULL));
+        TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queue_purge(h, queue, PGW_STATE_ANY, NULL));
         TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queue_drop(h, queue, true));
-        TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queue_depth(h, queue, 0, &depth));
+        TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queue_depth(h, queue, PGW_UNLIMITED, &depth));
     }
     TEST_ASSERT_EQUAL_INT(0, fake.calls);
 }
@@ -122,15 +123,15 @@ void test_purge_counts(void)
     int64_t n = 5;
 
     FAKE_ROWS(answer, 1);
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_queue_purge(FAKE_H, "q", "dead", &n));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_queue_purge(FAKE_H, "q", PGW_STATE_DEAD, &n));
     TEST_ASSERT_EQUAL_INT64(9, n);
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_queue_purge(FAKE_H, "q", "all", NULL));
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queue_purge(FAKE_H, "q", "leased", &n));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_queue_purge(FAKE_H, "q", PGW_STATE_ANY, NULL));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queue_purge(FAKE_H, "q", PGW_STATE_LEASED, &n));
     ASSERT_SAYS("ready, delayed, dead, done, all");
     TEST_ASSERT_EQUAL_INT64(0, n);
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queue_purge(FAKE_H, "q", NULL, &n));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queue_purge(FAKE_H, "q", (pgw_state)7, &n));
     fake.rows = 0;
-    TEST_ASSERT_EQUAL(PGW_EPROTO, pgw_queue_purge(FAKE_H, "q", "all", &n));
+    TEST_ASSERT_EQUAL(PGW_EPROTO, pgw_queue_purge(FAKE_H, "q", PGW_STATE_ANY, &n));
 }
 
 void test_purge_goes_piece_by_piece(void)
@@ -139,13 +140,13 @@ void test_purge_goes_piece_by_piece(void)
     int64_t n = 5;
 
     fake.armed = true;
-    TEST_ASSERT_EQUAL(PGW_EMISUSE, pgw_queue_purge(FAKE_H, "q", "all", &n));
+    TEST_ASSERT_EQUAL(PGW_EMISUSE, pgw_queue_purge(FAKE_H, "q", PGW_STATE_ANY, &n));
     fake.armed = true;
     TEST_ASSERT_EQUAL(PGW_EMISUSE, pgw_queue_drop(FAKE_H, "q", true));
     TEST_ASSERT_EQUAL_INT(0, fake.calls);
     FAKE_ROWS(full, 1);
     fake.stopped = true;
-    TEST_ASSERT_EQUAL(PGW_ECANCELED, pgw_queue_purge(FAKE_H, "q", "all", &n));
+    TEST_ASSERT_EQUAL(PGW_ECANCELED, pgw_queue_purge(FAKE_H, "q", PGW_STATE_ANY, &n));
     TEST_ASSERT_EQUAL_INT64(10000, n);
     TEST_ASSERT_EQUAL(PGW_ECANCELED, pgw_queue_drop(FAKE_H, "q", true));
     TEST_ASSERT_EQUAL_INT(2, fake.calls);
@@ -161,18 +162,18 @@ void test_depth(void)
     pgw_depth d = PGW_DEPTH_INIT;
 
     FAKE_ROWS(answer, 6);
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_queue_depth(FAKE_H, "q", 0, &d));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_queue_depth(FAKE_H, "q", PGW_UNLIMITED, &d));
     TEST_ASSERT_EQUAL_INT64(1, d.ready);
     TEST_ASSERT_EQUAL_INT64(2, d.leased);
     TEST_ASSERT_EQUAL_INT64(3, d.delayed);
     TEST_ASSERT_EQUAL_INT64(4, d.dead);
     TEST_ASSERT_EQUAL_INT64(5, d.done);
     TEST_ASSERT_EQUAL_INT64(6, d.oldest_ms);
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queue_depth(FAKE_H, "q", -1, &d));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queue_depth(FAKE_H, "q", 0, &d));
     TEST_ASSERT_EQUAL_INT64(0, d.ready);
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queue_depth(FAKE_H, "q", 0, NULL));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queue_depth(FAKE_H, "q", PGW_UNLIMITED, NULL));
     fake.rows = 0;
-    TEST_ASSERT_EQUAL(PGW_EPROTO, pgw_queue_depth(FAKE_H, "q", 0, &d));
+    TEST_ASSERT_EQUAL(PGW_EPROTO, pgw_queue_depth(FAKE_H, "q", PGW_UNLIMITED, &d));
 }
 
 /* A program may be older than the library, or newer, or have forgotten. */
@@ -188,21 +189,21 @@ void test_as_much_of_a_struct_is_filled_as_there_is(void)
     FAKE_ROWS(answer, 6);
     d.struct_size = offsetof(pgw_depth, dead);
     d.dead = d.oldest_ms = 7;
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_queue_depth(FAKE_H, "q", 0, &d));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_queue_depth(FAKE_H, "q", PGW_UNLIMITED, &d));
     TEST_ASSERT_EQUAL_INT64(3, d.delayed);
     TEST_ASSERT_EQUAL_INT64(7, d.dead); /* is none of ours */
     TEST_ASSERT_EQUAL_INT64(7, d.oldest_ms);
     TEST_ASSERT_EQUAL(offsetof(pgw_depth, dead), d.struct_size);
     newer.d.struct_size = offsetof(__typeof__(newer), later[1]);
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_queue_depth(FAKE_H, "q", 0, &newer.d));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_queue_depth(FAKE_H, "q", PGW_UNLIMITED, &newer.d));
     TEST_ASSERT_EQUAL_INT64(6, newer.d.oldest_ms);
     TEST_ASSERT_EQUAL_INT64(0, newer.later[0]);
     TEST_ASSERT_EQUAL_INT64(7, newer.later[1]);
     d.struct_size = 0;
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queue_depth(FAKE_H, "q", 0, &d));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queue_depth(FAKE_H, "q", PGW_UNLIMITED, &d));
     ASSERT_SAYS("`depth->struct_size` is 0");
     d.struct_size = 5000;
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queue_depth(FAKE_H, "q", 0, &d));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queue_depth(FAKE_H, "q", PGW_UNLIMITED, &d));
 }
 
 static int each(const pgw_queue_info *q, void *arg)
@@ -221,7 +222,7 @@ static int each(const pgw_queue_info *q, void *arg)
     TEST_ASSERT_EQUAL_INT64(6, q->opts->retention_ms);
     TEST_ASSERT_EQUAL_INT(7, q->opts->max_attempts);
     TEST_ASSERT_EQUAL_INT(8, q->opts->max_bytes);
-    TEST_ASSERT_EQUAL_INT(1, q->opts->notify);
+    TEST_ASSERT_EQUAL(PGW_SWITCH_ON, q->opts->notify);
     TEST_ASSERT_EQUAL_INT64(10, q->depth->ready);
     TEST_ASSERT_EQUAL_INT64(15, q->depth->oldest_ms);
     return --*seen == 0;
@@ -237,16 +238,19 @@ void test_queues_are_shown_until_the_caller_has_enough(void)
     int enough = 2;
 
     FAKE_ROWS(answer, 16);
-    TEST_ASSERT_EQUAL(PGW_OK, pgw_queues_each(FAKE_H, NULL, 100, each, &enough));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_queues_each(FAKE_H, COUNTED(NULL, 100), each, &enough));
     TEST_ASSERT_EQUAL_INT(0, enough);
     fake.rows = 0;
-    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY, pgw_queues_each(FAKE_H, NULL, 0, each, &enough));
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queues_each(FAKE_H, NULL, -1, each, &enough));
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queues_each(FAKE_H, NULL, 0, NULL, &enough));
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queues_each(NULL, NULL, 0, each, &enough));
-    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY, pgw_queues_each(FAKE_H, "q", 1, each, &enough));
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queues_each(FAKE_H, "", 1, each, &enough));
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queues_each(FAKE_H, "q", 1, NULL, &enough));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY,
+                      pgw_queues_each(FAKE_H, COUNTED(NULL, PGW_UNLIMITED), each, &enough));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queues_each(FAKE_H, COUNTED(NULL, 0), each, &enough));
+    TEST_ASSERT_EQUAL(PGW_EINVAL,
+                      pgw_queues_each(FAKE_H, COUNTED(NULL, PGW_UNLIMITED), NULL, &enough));
+    TEST_ASSERT_EQUAL(PGW_EINVAL,
+                      pgw_queues_each(NULL, COUNTED(NULL, PGW_UNLIMITED), each, &enough));
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY, pgw_queues_each(FAKE_H, COUNTED("q", 1), each, &enough));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queues_each(FAKE_H, COUNTED("", 1), each, &enough));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queues_each(FAKE_H, COUNTED("q", 1), NULL, &enough));
 }
 
 /* ---- reap ---- */

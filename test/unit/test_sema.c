@@ -322,8 +322,8 @@ void test_wrong_arguments_are_refused_in_words(void)
     TEST_ASSERT_EQUAL_MESSAGE(PGW_EINVAL, pgw_sema_acquire(FAKE_H, "s", &o, &got), words); \
     ASSERT_SAYS(words)
     BAD("`opts->struct_size` is 0", o.struct_size = 0);
-    BAD("`opts->n` is 0", o.n = 0);
-    BAD("`opts->n` is 10001", o.n = 10001);
+    BAD("`opts->permits` is 0", o.permits = 0);
+    BAD("`opts->permits` is 10001", o.permits = 10001);
     BAD("`opts->timeout_ms` is -2", o.timeout_ms = -2);
     BAD("`opts->ttl_ms` is 99: allowed is 100 .. 86400000", o.ttl_ms = 99);
 #undef BAD

@@ -376,3 +376,16 @@ void test_hints_are_empty_and_never_null_otherwise(void)
     TEST_ASSERT_EQUAL_STRING("", pgw__status_hint("PW001"));
     TEST_ASSERT_EQUAL_STRING("", pgw__status_hint("22021"));
 }
+
+void test_every_state_has_a_word_that_is_read_again(void)
+{
+    pgw_state state = PGW_STATE_ANY;
+
+    for (int i = PGW_STATE_ANY; i <= PGW_STATE_CANCELLED; i++) {
+        TEST_ASSERT_EQUAL(PGW_OK, pgw_state_parse(pgw_state_name((pgw_state)i), &state));
+        TEST_ASSERT_EQUAL_INT(i, state);
+    }
+    TEST_ASSERT_NULL(pgw_state_name((pgw_state)(PGW_STATE_CANCELLED + 1)));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_state_parse("sleeping", &state));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_state_parse(NULL, &state));
+}

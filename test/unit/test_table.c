@@ -1,5 +1,6 @@
 /* table: identifiers, and what is made of answers that should not be. The rest needs a server. */
 #include "unity.h"
+#include "callkit.h"
 #include "token.h"
 #include "ask.h"
 #include "backoff.h"
@@ -216,7 +217,7 @@ void test_what_makes_a_version_of_the_rows_own_waits_for_the_disk(void)
 {
     static const fake_cell done[] = {F_INT(1), F_INT(1), F_INT(1)};
     const step steps[] = {{PGW_OK, NULL, 0, 0}, {PGW_OK, done, 3, 1}, {PGW_OK, done, 1, 1}};
-    const pgw_row_ref ref = {key, {1, 2}};
+    pgw_row_ref ref = {key, {1, 2}, PGW_OK};
     pgw_table_claim_opts o = PGW_TABLE_CLAIM_OPTS_INIT;
     pgw_rows *rows;
 
@@ -229,7 +230,7 @@ void test_what_makes_a_version_of_the_rows_own_waits_for_the_disk(void)
         script = steps;
         TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY, pgw_table_claim(FAKE_H, &t, &o, &rows));
         TEST_ASSERT_EQUAL(flags, fake.flags);
-        TEST_ASSERT_EQUAL(PGW_OK, pgw_table_extend(FAKE_H, &t, &ref, 1, 1000, NULL));
+        TEST_ASSERT_EQUAL(PGW_OK, pgw_table_extend(FAKE_H, &t, &ref, 1, ROWS_BY(1000)));
         TEST_ASSERT_EQUAL(flags, fake.flags);
         TEST_ASSERT_EQUAL(PGW_OK, pgw_table_reap(FAKE_H, &t, 1, NULL));
         TEST_ASSERT_EQUAL(flags, fake.flags);
@@ -269,19 +270,18 @@ void test_verdicts_are_unknown_until_they_are_known(void)
                           {PGW_OK, NULL, 3, 0},
                           {PGW_OK, odd, 3, 2},
                           {PGW_OK, none, 3, 1}};
-    const pgw_row_ref ref = {key, {1, 2}}, refs[] = {ref, ref};
-    pgw_status verdict = PGW_OK, verdicts[2];
+    pgw_row_ref ref = {key, {1, 2}, PGW_OK}, refs[] = {ref, ref};
 
     script = steps;
-    TEST_ASSERT_EQUAL(PGW_EUNKNOWN, pgw_table_release(FAKE_H, &t, &ref, 1, &verdict));
-    TEST_ASSERT_EQUAL(PGW_EUNKNOWN, verdict);
-    TEST_ASSERT_EQUAL(PGW_EPROTO, pgw_table_release(FAKE_H, &t, &ref, 1, &verdict));
-    TEST_ASSERT_EQUAL(PGW_EUNKNOWN, verdict);
-    TEST_ASSERT_EQUAL(PGW_EPROTO, pgw_table_release(FAKE_H, &t, refs, 2, verdicts));
-    TEST_ASSERT_EQUAL(PGW_EUNKNOWN, verdicts[0]);
-    TEST_ASSERT_EQUAL(PGW_EUNKNOWN, verdicts[1]);
-    TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_table_release(FAKE_H, &t, &ref, 1, &verdict));
-    TEST_ASSERT_EQUAL(PGW_ENOTFOUND, verdict);
+    TEST_ASSERT_EQUAL(PGW_EUNKNOWN, pgw_table_release(FAKE_H, &t, &ref, 1));
+    TEST_ASSERT_EQUAL(PGW_EUNKNOWN, ref.outcome);
+    TEST_ASSERT_EQUAL(PGW_EPROTO, pgw_table_release(FAKE_H, &t, &ref, 1));
+    TEST_ASSERT_EQUAL(PGW_EUNKNOWN, ref.outcome);
+    TEST_ASSERT_EQUAL(PGW_EPROTO, pgw_table_release(FAKE_H, &t, refs, 2));
+    TEST_ASSERT_EQUAL(PGW_EUNKNOWN, refs[0].outcome);
+    TEST_ASSERT_EQUAL(PGW_EUNKNOWN, refs[1].outcome);
+    TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_table_release(FAKE_H, &t, &ref, 1));
+    TEST_ASSERT_EQUAL(PGW_ENOTFOUND, ref.outcome);
 }
 
 /* ---- process: when the answer is lost ---- */
@@ -317,10 +317,10 @@ static pgw_status edit(pgw_edit *e, void *arg)
     return pgw_edit_set(e, "n", "2");
 }
 
-static pgw_status processed(const step *steps, const pgw_process_opts *o)
+static pgw_status processed(const step *steps, const pgw_table_process_opts *o)
 {
     script = steps, edits = 0;
-    return pgw_table_process(FAKE_H, &t, key, o, edit, NULL);
+    return pgw_table_process(FAKE_H, &t, AT_ROW(key, o), edit, NULL);
 }
 
 static const fake_cell *looked_up;
@@ -363,7 +363,7 @@ static void lose_the_look_up(const pgw__call *call)
 /* That is not a try of ours which may have been applied. */
 void test_a_look_up_that_is_lost_is_repeated(void)
 {
-    pgw_process_opts o = PGW_PROCESS_OPTS_INIT;
+    pgw_table_process_opts o = PGW_TABLE_PROCESS_OPTS_INIT;
 
     o.op = "6f1b1c52-9d3e-4a43-8f53-0d6a0a1d7e01", o.tries = 2;
     fake.on_call = lose_the_look_up, looked_up = yes;
@@ -396,7 +396,7 @@ void test_a_session_of_ours_comes_back_and_the_callers_does_not(void)
 void test_what_stays_unknown_is_said_to_be(void)
 {
     const step steps[] = {READ, LOST, READ, CONFLICT, READ, CONFLICT};
-    pgw_process_opts o = PGW_PROCESS_OPTS_INIT;
+    pgw_table_process_opts o = PGW_TABLE_PROCESS_OPTS_INIT;
 
     o.tries = 3;
     fake.on_call = answer_the_look_up, looked_up = no;
@@ -433,7 +433,7 @@ void test_a_row_that_cannot_be_written_is_told_from_one_that_others_write(void)
                             CONFLICT,
                             READ,
                             WRITTEN};
-    pgw_process_opts o = PGW_PROCESS_OPTS_INIT;
+    pgw_table_process_opts o = PGW_TABLE_PROCESS_OPTS_INIT;
 
     TEST_ASSERT_EQUAL(PGW_EPERM, processed(kept, NULL));
     ASSERT_SAYS("a trigger or a policy");
@@ -460,13 +460,13 @@ void test_a_refusal_after_a_lost_answer_does_not_say_that_nothing_was_applied(vo
 
     fake.on_call = answer_the_look_up, looked_up = no;
     script = steps, edits = 0;
-    TEST_ASSERT_EQUAL(PGW_EUNKNOWN,
-                      pgw_table_process(FAKE_H, &t, key, NULL, refuse_the_second_time, NULL));
+    TEST_ASSERT_EQUAL(PGW_EUNKNOWN, pgw_table_process(FAKE_H, &t, AT_ROW(key, NULL),
+                                                      refuse_the_second_time, NULL));
     ASSERT_SAYS("may have been applied");
     ASSERT_SAYS("the prefetch buffer is used up");
     script = at_once;
-    TEST_ASSERT_EQUAL(PGW_ENOTFOUND,
-                      pgw_table_process(FAKE_H, &t, key, NULL, refuse_the_second_time, NULL));
+    TEST_ASSERT_EQUAL(PGW_ENOTFOUND, pgw_table_process(FAKE_H, &t, AT_ROW(key, NULL),
+                                                       refuse_the_second_time, NULL));
 }
 
 #define LONG   "\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4"
@@ -487,10 +487,11 @@ void test_long_diagnostics_are_not_cut_within_a_letter(void)
     fake.on_call = answer_the_look_up, looked_up = no;
     script = steps, edits = 0;
     TEST_ASSERT_EQUAL(PGW_EUNKNOWN,
-                      pgw_table_process(FAKE_H, &t, key, NULL, refuse_at_length, NULL));
+                      pgw_table_process(FAKE_H, &t, AT_ROW(key, NULL), refuse_at_length, NULL));
     ASSERT_SAYS("may have been applied");
     TEST_ASSERT_TRUE(pgw__utf8_ok(fake.message, strlen(fake.message)));
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_table_get(FAKE_H, &t, key, columns_of_none, 1, &rows));
+    TEST_ASSERT_EQUAL(PGW_EINVAL,
+                      pgw_table_get(FAKE_H, &t, THE_ROW(key, columns_of_none, 1), &rows));
     ASSERT_SAYS("is not there");
     TEST_ASSERT_TRUE(pgw__utf8_ok(fake.message, strlen(fake.message)));
 }
@@ -518,7 +519,7 @@ void test_an_error_of_the_function_is_not_looked_up(void)
     fake.on_call = answer_the_look_up, looked_up = yes;
     script = steps;
     TEST_ASSERT_EQUAL(PGW_EEXISTS,
-                      pgw_table_process(FAKE_H, &t, key, NULL, exists_elsewhere, NULL));
+                      pgw_table_process(FAKE_H, &t, AT_ROW(key, NULL), exists_elsewhere, NULL));
     ASSERT_SAYS("such a name is taken");
 }
 
@@ -551,7 +552,7 @@ void test_armed_verbs_of_several_round_trips_are_refused(void)
 
     in_txn = true;
     fake.armed = true;
-    TEST_ASSERT_EQUAL(PGW_EMISUSE, pgw_table_process(FAKE_H, &t, key, NULL, edit, NULL));
+    TEST_ASSERT_EQUAL(PGW_EMISUSE, pgw_table_process(FAKE_H, &t, AT_ROW(key, NULL), edit, NULL));
     TEST_ASSERT_FALSE(fake.armed);
     fake.armed = true;
     TEST_ASSERT_EQUAL(PGW_EMISUSE, pgw_table_lock(FAKE_H, &t, &o, &rows));

@@ -668,7 +668,7 @@ void test_a_result_that_never_goes_through_holds_up_no_others(void)
 
 static atomic_int given_up, next_tries;
 
-static void hear_trouble(void *arg, pgw_log_level level, const char *component, const char *message)
+static void hear_trouble(pgw_log_level level, const char *component, const char *message, void *arg)
 {
     (void)arg, (void)level, (void)component;
     if (strstr(message, "giving up") != NULL) atomic_fetch_add(&given_up, 1);
@@ -693,7 +693,7 @@ void test_a_refused_result_costs_no_others_a_pause(void)
 
 static int calls_before_pause;
 
-static void hear_pause(void *arg, pgw_log_level level, const char *component, const char *message)
+static void hear_pause(pgw_log_level level, const char *component, const char *message, void *arg)
 {
     (void)arg, (void)level, (void)component;
     if (strstr(message, "next try in") != NULL && calls_before_pause == 0)
@@ -943,7 +943,7 @@ static void await_idle(int calls)
     TEST_ASSERT_EQUAL_INT(calls, fake_calls(FAKE_IDLE));
 }
 
-static void hear_advice(void *arg, pgw_log_level level, const char *component, const char *message)
+static void hear_advice(pgw_log_level level, const char *component, const char *message, void *arg)
 {
     (void)arg, (void)level, (void)component;
     if (strstr(message, "no notifications, polling: ") && strstr(message, ": do something; next"))
