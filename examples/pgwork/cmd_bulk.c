@@ -4,6 +4,7 @@
  */
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "filter.h"
 #include "opts.h"
@@ -61,7 +62,7 @@ static int bulk_run(cli *c, int argc, char **argv, pgw_bulk_verb kind, const usa
     o.verb = kind, o.filter = &which.f, o.limit = cli_limit(limit);
     if ((code = signals_open(c)) != CLI_DONE) return code;
     pgw_status st = pgw_bulk(c->h, &o, &n, &more);
-    return cli_finish(bulk_tell(c, argv[0], st, &o, n, more));
+    return cli_finish(bulk_tell(c, strrchr(c->command, ' ') + 1, st, &o, n, more));
 }
 
 #define BULK_USAGE(verb, what)                                                                \

@@ -28,7 +28,7 @@ void tearDown(void) {}
 
 static void see_nothing_set(const pgw__call *call)
 {
-    for (int i = 1; i < 8; i++) TEST_ASSERT_TRUE(call->params[i].null);
+    for (int i = 1; i < 9; i++) TEST_ASSERT_TRUE(call->params[i].null);
 }
 
 static void see_all_set(const pgw__call *call)
@@ -223,6 +223,7 @@ static int each(const pgw_queue_info *q, void *arg)
     TEST_ASSERT_EQUAL_INT(7, q->opts->max_attempts);
     TEST_ASSERT_EQUAL_INT(8, q->opts->max_bytes);
     TEST_ASSERT_EQUAL(PGW_SWITCH_ON, q->opts->notify);
+    TEST_ASSERT_EQUAL(PGW_SWITCH_OFF, q->opts->payload_visible);
     TEST_ASSERT_EQUAL_INT64(10, q->depth->ready);
     TEST_ASSERT_EQUAL_INT64(15, q->depth->oldest_ms);
     return --*seen == 0;
@@ -230,14 +231,14 @@ static int each(const pgw_queue_info *q, void *arg)
 
 #define QUEUE_ROW                                                                                \
     F_TEXT("q"), F_INT(1), F_INT(0), F_INT(3), F_INT(4), F_INT(5), F_INT(6), F_INT(7), F_INT(8), \
-        F_INT(1), F_INT(10), F_INT(11), F_INT(12), F_INT(13), F_INT(14), F_INT(15)
+        F_INT(1), F_INT(0), F_INT(10), F_INT(11), F_INT(12), F_INT(13), F_INT(14), F_INT(15)
 
 void test_queues_are_shown_until_the_caller_has_enough(void)
 {
     static const fake_cell answer[] = {QUEUE_ROW, QUEUE_ROW, QUEUE_ROW};
     int enough = 2;
 
-    FAKE_ROWS(answer, 16);
+    FAKE_ROWS(answer, 17);
     TEST_ASSERT_EQUAL(PGW_OK, pgw_queues_each(FAKE_H, COUNTED(NULL, 100), each, &enough));
     TEST_ASSERT_EQUAL_INT(0, enough);
     fake.rows = 0;
