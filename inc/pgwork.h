@@ -24,6 +24,7 @@
  *   pgwork/job.h      jobs: enqueue, claim, finish, list
  *   pgwork/queue.h    queues
  *   pgwork/bulk.h     filters, and operations on many jobs
+ *   pgwork/group.h    a limit and an order for each group of jobs
  *   pgwork/worker.h   the runtime that calls handlers
  *   pgwork/reaper.h   the loop that looks after a schema
  *   pgwork/table.h    leases, optimistic writes and row locks on your own tables
@@ -103,6 +104,7 @@
 #include <pgwork/job.h>
 #include <pgwork/queue.h>
 #include <pgwork/bulk.h>
+#include <pgwork/group.h>
 
 #include <pgwork/reaper.h>
 #include <pgwork/worker.h>

@@ -138,6 +138,7 @@ CREATE INDEX delayed_job_due ON pgwork.delayed_job (queue, run_at, id);
 -- A dead letter has the time when it died instead of the one when it is due, and the last holder.
 CREATE TABLE pgwork.dead_job (LIKE pgwork.delayed_job, holder text, PRIMARY KEY (queue, id));
 ALTER TABLE pgwork.dead_job RENAME run_at TO died_at;
+ALTER TABLE pgwork.delayed_job ADD gate text, ADD place bigint; -- of a job that waits for others of its group, see 0015
 ALTER TABLE pgwork.dead_job ALTER died_at SET DEFAULT pgwork._now();
 CREATE INDEX dead_job_died ON pgwork.dead_job (queue, died_at);
 
@@ -165,10 +166,6 @@ CREATE TABLE pgwork.operation (
     PRIMARY KEY (queue, op)
 );
 CREATE INDEX operation_at ON pgwork.operation (at);
-
-CREATE TABLE pgwork.beat (
-    role text NOT NULL, name text NOT NULL, pid integer NOT NULL, at timestamptz NOT NULL, PRIMARY KEY (role, name)
-);
 
 CREATE TABLE pgwork.stuck_job (
     queue integer NOT NULL, -- 0: id 1 is prune() itself

@@ -163,6 +163,8 @@ BEGIN
                 ELSE ARRAY[one || '_job', 't.id > $2 ORDER BY t.id', 'j.id, j.id, 1'] END)
                INTO went USING q.id, went.last, least(wanted, 10000), before;
             PERFORM pgwork._free(q.id, went.ids, went.keys) WHERE num_nonnulls(VARIADIC went.keys) > 0;
+            PERFORM pgwork._begin_event(), pgwork._leave(q.id, went.ids)
+              WHERE EXISTS (SELECT FROM pgwork.admitted_job a WHERE a.queue = q.id);
             gone := gone + went.jobs; wanted := wanted - went.rows;
             EXIT WHEN went.rows = 0 OR wanted = 0;
         END LOOP;
@@ -173,7 +175,8 @@ END $$;
 
 -- The tables whose rows belong to a queue.
 CREATE FUNCTION pgwork._places() RETURNS text[] LANGUAGE sql IMMUTABLE
-RETURN '{live_job,delayed_job,dead_job,done_job,cancel_request,unique_key,operation,mark,total,minute}'::text[];
+RETURN string_to_array('live_job,delayed_job,dead_job,done_job,cancel_request,unique_key,operation,mark,'
+                       'group_rule,admitted_job,gate_event,gate_mark,total,minute', ',');
 
 CREATE FUNCTION pgwork.queue_drop(queue text, force boolean DEFAULT false) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$

@@ -174,7 +174,7 @@ BEGIN
      WHERE t.name = enqueue.queue
        AND num_nonnulls(pg_current_xact_id(), nullif(t.draining, false), pg_column_compression(enqueue.payload),
                         enqueue.run_at, enqueue.delay_ms, enqueue.max_attempts, enqueue.lease_ms, enqueue.tags,
-                        enqueue.key, enqueue.op, enqueue.grp, enqueue.expires_at, enqueue.meta) = 1
+                        enqueue.key, enqueue.op, enqueue.grp, enqueue.expires_at, enqueue.meta, t.queue_limit) = 1
        AND coalesce(pg_column_size(enqueue.payload), 0)::bigint + coalesce(octet_length(enqueue.body), 0)
            <= CASE WHEN enqueue.priority BETWEEN 0 AND 9 AND octet_length(enqueue.kind) <= 255
                         AND enqueue.kind !~ '[[:cntrl:]]' THEN t.max_bytes END
@@ -270,11 +270,12 @@ CREATE FUNCTION pgwork._put(q pgwork.queue, jobs pgwork._new_job[], key_scope te
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 DECLARE
     new_ids bigint[]; outcomes text[] := array_fill('new'::text, ARRAY[cardinality(jobs)]);
-    keys text[]; n_ready bigint := 0; one record; taken pgwork.enqueued;
+    keys text[]; gated boolean; n_ready bigint := 0; one record; taken pgwork.enqueued;
 BEGIN
-    SELECT array_agg(u.id), array_agg(u.key) FILTER (WHERE u.key IS NOT NULL) INTO new_ids, keys FROM unnest(jobs) u;
+    SELECT array_agg(u.id), array_agg(u.key) FILTER (WHERE u.key IS NOT NULL),
+           bool_or(u.grp IS NOT NULL OR q.queue_limit IS NOT NULL) INTO new_ids, keys, gated FROM unnest(jobs) u;
     IF keys IS NULL THEN
-        n_ready := pgwork._store(q.id, jobs);
+        n_ready := CASE WHEN gated THEN pgwork._store_gated(q, jobs) ELSE pgwork._store(q.id, jobs) END;
     ELSE
         IF many AND key_policy = 'replace' THEN PERFORM pgwork._lock_replaced(q.id, keys); END IF;
         -- In the order of the keys, so that two batches with the same keys cannot deadlock.
@@ -285,7 +286,7 @@ BEGIN
                                                             CASE WHEN many THEN one.i END) k;
                 new_ids[one.i] := taken.id; outcomes[one.i] := taken.outcome;
             END IF;
-            IF outcomes[one.i] = 'new' THEN n_ready := n_ready + pgwork._store(q.id, ARRAY[one.job]); END IF;
+            IF outcomes[one.i] = 'new' THEN n_ready := n_ready + pgwork._store_gated(q, ARRAY[one.job]); END IF;
         END LOOP;
     END IF;
     IF q.notify AND n_ready > 0 THEN PERFORM pgwork._wake(q.name, n_ready); END IF;
@@ -374,11 +375,12 @@ BEGIN
         RETURNING j.* INTO gone;
     ELSE
         DELETE FROM pgwork.delayed_job d WHERE d.queue = q.id AND d.id = one
-        RETURNING d.created_at, 2 * d.priority + 1, d.attempt, d.kind, d.key, d.tags, d.payload
-             INTO gone.created_at, gone.lane, gone.attempt, gone.kind, gone.key, gone.tags, gone.payload;
+        RETURNING d.created_at, 2 * d.priority + 1, d.attempt, d.kind, d.key, d.tags, d.payload, d.grp
+             INTO gone.created_at, gone.lane, gone.attempt, gone.kind, gone.key, gone.tags, gone.payload, gone.grp;
     END IF;
     IF gone.lane IS NULL THEN RETURN NULL; END IF;
     IF gone.key IS NOT NULL THEN PERFORM pgwork._free(q.id, ARRAY[one], ARRAY[gone.key]); END IF;
+    IF gone.grp IS NOT NULL THEN PERFORM pgwork._begin_event(), pgwork._leave(q.id, ARRAY[one]); END IF;
     INSERT INTO pgwork.done_job (id, created_at, queue, priority, attempt, cancelled, kind, key, tags, payload)
     SELECT one, gone.created_at, q.id, gone.lane / 2, gone.attempt, true, gone.kind, gone.key, gone.tags,
            gone.payload WHERE q.retention_ms > 0 ON CONFLICT DO NOTHING;

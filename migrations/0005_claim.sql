@@ -161,7 +161,8 @@ DECLARE
     accepted bigint[];
     its_name text;
     hint bigint[];       -- see above
-    part text;           -- where it looks: near, which is behind the hint; front, from the marks on; quarantined
+    part text;           -- where it looks: near, which is behind the hint; front, from the marks on; admitted, which is
+                         -- again, when jobs of groups have become ready; quarantined
     alone boolean;
     lanes smallint[]; starts bigint[]; stops bigint[];
     wanted integer := n; -- jobs
@@ -188,10 +189,11 @@ BEGIN
             hint := pgwork._look(its_name, now_ms, hint);
         END IF;
         FOREACH part IN ARRAY
-            CASE WHEN hint[3] = 1 AND wanted = n AND random() < 0.25 THEN ARRAY['quarantined', 'front']
-                 WHEN hint[6] >= 0 THEN ARRAY['near', 'front', 'quarantined']
-                 ELSE ARRAY['front', 'quarantined'] END
+            CASE WHEN hint[3] = 1 AND wanted = n AND random() < 0.25 THEN ARRAY['quarantined', 'front', 'admitted']
+                 WHEN hint[6] >= 0 THEN ARRAY['near', 'front', 'admitted', 'quarantined']
+                 ELSE ARRAY['front', 'admitted', 'quarantined'] END
         LOOP
+            CONTINUE WHEN part = 'admitted' AND pgwork._admit(its_name, wanted) = 0;
             EXIT WHEN part = 'quarantined' AND wanted < n; -- these come without others
             alone := part = 'quarantined';
             size := CASE WHEN alone OR apart THEN 1 ELSE hint[4] END;

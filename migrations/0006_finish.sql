@@ -84,22 +84,28 @@ CREATE FUNCTION pgwork._complete(its_queue text, ids bigint[], tokens uuid[], ou
 LANGUAGE plpgsql AS $$
 DECLARE
     number CONSTANT bigint := pgwork.token_number(tokens[1]);
-    q pgwork.queue; whole uuid[]; taken record;
+    q pgwork.queue; whole uuid[]; queue integer; grouped bigint[]; taken record;
 BEGIN
     IF cardinality(tokens) = 1 AND outputs IS NULL THEN
         DELETE FROM pgwork.live_job j
          WHERE j.queue = (SELECT t.id FROM pgwork.queue t WHERE t.name = its_queue AND t.retention_ms = 0)
-           AND j.lane = (number & 31)::smallint AND j.pos = number >> 5 AND j.token = tokens[1] AND j.key IS NULL
-           AND j.gone_ids IS NULL AND coalesce(j.ids, ARRAY[coalesce(j.id, j.pos)]) = _complete.ids;
-        IF FOUND THEN RETURN ids; END IF;
+           AND j.lane = (number & 31)::smallint AND j.pos = number >> 5 AND j.token = tokens[1]
+           AND num_nonnulls(j.key, j.gone_ids) = 0 AND coalesce(j.ids, ARRAY[coalesce(j.id, j.pos)]) = _complete.ids
+        RETURNING j.queue, j.grp INTO taken;
+        IF FOUND THEN
+            IF taken.grp IS NOT NULL THEN PERFORM pgwork._leave(taken.queue, ids); END IF;
+            RETURN ids;
+        END IF;
     ELSIF cardinality(tokens) = cardinality(ids) AND outputs IS NULL THEN
         WITH d AS (DELETE FROM pgwork.live_job j
              USING (SELECT t.* FROM pgwork.queue k CROSS JOIN LATERAL pgwork._named(k.id, ids, tokens) t
                      WHERE k.name = its_queue AND k.retention_ms = 0 OFFSET 0) t
              WHERE j.queue = ANY (ARRAY[t.queue]) AND (j.lane, j.pos, j.token) = (t.lane, t.pos, t.token)
-               AND j.key IS NULL AND j.gone_ids IS NULL AND coalesce(j.ids, ARRAY[coalesce(j.id, j.pos)]) = t.named
-            RETURNING j.token
-        ) SELECT array_agg(d.token) INTO whole FROM d;
+               AND num_nonnulls(j.key, j.gone_ids) = 0 AND coalesce(j.ids, ARRAY[coalesce(j.id, j.pos)]) = t.named
+            RETURNING j.token, j.queue, CASE WHEN j.grp IS NOT NULL THEN j.id END AS grouped
+        ) SELECT array_agg(d.token), min(d.queue), array_agg(d.grouped) FILTER (WHERE d.grouped IS NOT NULL)
+            INTO whole, queue, grouped FROM d;
+        IF grouped IS NOT NULL THEN PERFORM pgwork._leave(queue, grouped); END IF;
         IF cardinality(whole) = cardinality(tokens) THEN RETURN ids; END IF;
     END IF;
     q := pgwork._queue(its_queue);
@@ -118,7 +124,9 @@ BEGIN
           FROM t LEFT JOIN (SELECT DISTINCT ON (u.id) u.* FROM unnest(ids, outputs) u (id, output)) o ON o.id = t.id
          WHERE q.retention_ms > 0 ON CONFLICT DO NOTHING
     ) SELECT array_agg(t.id) AS ids, array_agg(t.id) FILTER (WHERE t.key IS NOT NULL) AS keyed,
-             array_agg(t.key) FILTER (WHERE t.key IS NOT NULL) AS keys INTO taken FROM t;
+             array_agg(t.key) FILTER (WHERE t.key IS NOT NULL) AS keys,
+             array_agg(t.id) FILTER (WHERE t.grp IS NOT NULL) AS grouped INTO taken FROM t;
+    IF taken.grouped IS NOT NULL THEN PERFORM pgwork._leave(q.id, taken.grouped); END IF;
     IF taken.keyed IS NOT NULL THEN PERFORM pgwork._free(q.id, taken.keyed, taken.keys); END IF;
     RETURN taken.ids || ARRAY(SELECT u.id FROM unnest(ids, tokens) u (id, token) WHERE u.token = ANY (whole));
 END $$;
@@ -191,7 +199,7 @@ DECLARE
     why CONSTANT text := CASE WHEN verb = 'reap' THEN 'the lease expired: its holder died or hung'
                               ELSE pgwork._cut_text(_requeue.error, 8000) END;
     now_is CONSTANT timestamptz := pgwork._now();
-    returned bigint; keyed bigint[]; keys text[];
+    returned bigint; keyed bigint[]; keys text[]; grouped bigint[];
 BEGIN
     PERFORM pg_current_xact_id(); -- before the first position, see 0004_marks.sql
     WITH t AS MATERIALIZED (
@@ -232,8 +240,10 @@ BEGIN
                t.key, t.why, t.tags, t.payload, t.body, t.grp, t.expires_at, t.meta FROM t WHERE t.fate = 'delayed'
     ) SELECT array_agg(t.id), count(*) FILTER (WHERE t.fate = 'dead'), count(*) FILTER (WHERE t.fate = 'ready'),
              array_agg(t.id) FILTER (WHERE t.fate IN ('dead', 'cancelled') AND t.key IS NOT NULL),
-             array_agg(t.key) FILTER (WHERE t.fate IN ('dead', 'cancelled') AND t.key IS NOT NULL)
-        INTO accepted, died, returned, keyed, keys FROM t;
+             array_agg(t.key) FILTER (WHERE t.fate IN ('dead', 'cancelled') AND t.key IS NOT NULL),
+             array_agg(t.id) FILTER (WHERE t.fate <> 'ready' AND t.grp IS NOT NULL)
+        INTO accepted, died, returned, keyed, keys, grouped FROM t;
+    PERFORM pgwork._leave_unfinished(q, grouped) WHERE grouped IS NOT NULL;
     PERFORM pgwork._free(q.id, keyed, keys) WHERE keyed IS NOT NULL;
     PERFORM pgwork._wake(q.name, returned) WHERE returned > 0 AND q.notify;
 END $$;

@@ -69,12 +69,13 @@ SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off S
 DECLARE now_is CONSTANT timestamptz := pgwork._now(); moved bigint;
 BEGIN
     PERFORM pg_current_xact_id(); -- before the first position, see 0004_marks.sql
+    ids := pgwork._to_gates(q, ids, dead);
     WITH d AS (DELETE FROM pgwork.delayed_job d USING (SELECT q.id AS queue, u.id FROM unnest(ids) u (id) OFFSET 0) u
          WHERE NOT dead AND d.queue = ANY (ARRAY[u.queue]) AND d.id = u.id RETURNING d.*
     ), l AS (DELETE FROM pgwork.dead_job d USING (SELECT q.id AS queue, u.id FROM unnest(ids) u (id) OFFSET 0) u
          WHERE dead AND d.queue = ANY (ARRAY[u.queue]) AND d.id = u.id
         RETURNING now_is, d.id, d.created_at, d.queue, d.priority, 0, d.max_attempts, d.lease_ms, d.kind, NULL,
-                  d.error, d.tags, d.payload, d.body, d.grp, d.expires_at, d.meta
+                  d.error, d.tags, d.payload, d.body, d.grp, d.expires_at, d.meta, NULL::text, NULL::bigint
     )
     INSERT INTO pgwork.live_job (ready_at, created_at, queue, lane, attempt, max_attempts, lease_ms, id, last_id, kind,
                                  key, error, tags, payload, body, grp, expires_at, meta)
@@ -242,7 +243,7 @@ BEGIN
       FROM pgwork.queue t
      CROSS JOIN LATERAL (SELECT d.run_at FROM pgwork.delayed_job d
                           WHERE d.queue = t.id AND NOT EXISTS (SELECT FROM pgwork._resting(d.queue, d.id))
-                          ORDER BY d.run_at LIMIT 1) d;
+                            AND d.run_at < 'infinity' ORDER BY d.run_at LIMIT 1) d;
 END $$;
 
 -- Cancel requests of jobs that are no longer leased. Jobs requeued before their cancel committed are cancelled now.
@@ -368,20 +369,6 @@ BEGIN
                                   least(4 * tick_ms, 1000)) END;
 END $$;
 
-CREATE FUNCTION pgwork.beat(role text, name text) RETURNS void
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-BEGIN
-    PERFORM pgwork._refuse_unless(octet_length(role) BETWEEN 1 AND 64, 'role', role, '1 to 64 bytes'),
-            pgwork._refuse_unless(octet_length(name) BETWEEN 1 AND 255, 'name', name, '1 to 255 bytes');
-    -- A reaper calls this many times a second; to write it down every five seconds is enough.
-    PERFORM FROM pgwork.beat b WHERE b.role = beat.role AND b.name = beat.name AND b.pid = pg_backend_pid()
-                                 AND b.at BETWEEN clock_timestamp() - interval '5 s' AND clock_timestamp();
-    IF FOUND THEN RETURN; END IF;
-    DELETE FROM pgwork.beat b WHERE b.at < clock_timestamp() - interval '1 day';
-    INSERT INTO pgwork.beat AS b (role, name, pid, at) VALUES (role, name, pg_backend_pid(), clock_timestamp())
-        ON CONFLICT ON CONSTRAINT beat_pkey DO UPDATE SET pid = excluded.pid, at = excluded.at;
-END $$;
-
 -- Everybody else waits meanwhile. CLUSTER keeps what an older snapshot can still see, and then frees nothing: so it
 -- refuses while there is one. (Sessions that wait for its lock have looked at nothing yet.)
 CREATE FUNCTION pgwork.compact() RETURNS bigint
@@ -456,7 +443,8 @@ BEGIN
             pgwork._refuse_unless(low >= 0, 'after_id', after_id::text, '0 and up, or NULL');
     -- A job that somebody has locked is just becoming ready, or is cancelled.
     chosen := ARRAY(SELECT d.id FROM pgwork.delayed_job d
-                     WHERE d.queue = q.id AND d.id > low AND (reschedule.ids IS NULL OR d.id = ANY (reschedule.ids))
+                     WHERE d.queue = q.id AND d.id > low AND d.gate IS NULL
+                       AND (reschedule.ids IS NULL OR d.id = ANY (reschedule.ids))
                        AND (reschedule.kind IS NULL OR d.kind = reschedule.kind)
                      ORDER BY d.id LIMIT batch FOR UPDATE SKIP LOCKED);
     moved := cardinality(chosen); last_id := chosen[moved];
@@ -474,7 +462,6 @@ COMMENT ON FUNCTION pgwork.set_aside IS 'Puts aside ready jobs that no claim can
 COMMENT ON FUNCTION pgwork.reap IS 'Requeues jobs of expired leases (returned), or makes them dead letters (died).';
 COMMENT ON FUNCTION pgwork.promote IS 'Makes delayed jobs ready whose time has come; next_ms: until the next one.';
 COMMENT ON FUNCTION pgwork.prune IS 'Deletes what is no longer kept: finished jobs, operation ids, unique keys.';
-COMMENT ON FUNCTION pgwork.beat IS 'A heartbeat of a reaper, for the doctor.';
 COMMENT ON FUNCTION pgwork.compact IS 'Gives live_job a new file without its dead rows; not under an older snapshot.';
 COMMENT ON FUNCTION pgwork.redrive IS 'Dead letters back to ready, with a fresh count of attempts.';
 COMMENT ON FUNCTION pgwork.reschedule IS 'Gives delayed jobs another time: run_at, or delay_ms from now, or at once.';

@@ -5,7 +5,8 @@ CREATE VIEW pgwork._live_job AS
 SELECT j.ctid AS at, j.queue, k.id, CASE WHEN j.token IS NULL THEN 'ready' ELSE 'leased' END AS state, k.kind,
        j.lane / 2 AS priority, j.attempt, j.max_attempts, j.holder, j.lease_until, NULL::timestamptz AS run_at,
        k.created_at, NULL::timestamptz AS finished_at, j.error, j.key, j.tags, k.payload,
-       octet_length(j.body) AS body_bytes, NULL::jsonb AS output, j.grp, j.expires_at, j.meta, false AS finished
+       octet_length(j.body) AS body_bytes, NULL::jsonb AS output, nullif(j.grp, '') AS grp, j.expires_at, j.meta,
+       false AS finished
   FROM pgwork.live_job j
  CROSS JOIN LATERAL unnest(coalesce(j.ids, ARRAY[coalesce(j.id, j.pos)]), coalesce(j.kinds, ARRAY[j.kind]),
                            coalesce(j.payloads, ARRAY[j.payload]), coalesce(j.created, ARRAY[j.created_at]))
@@ -14,14 +15,16 @@ SELECT j.ctid AS at, j.queue, k.id, CASE WHEN j.token IS NULL THEN 'ready' ELSE 
 
 -- The others, in the same form. `finished` lets a plan leave out the done ones.
 CREATE VIEW pgwork._other_job AS
-SELECT NULL::tid AS at, j.queue, j.id, 'delayed' AS state, j.kind, j.priority::integer AS priority, j.attempt,
-       j.max_attempts, NULL::text AS holder, NULL::timestamptz AS lease_until, j.run_at, j.created_at,
+SELECT NULL::tid AS at, j.queue, j.id, CASE WHEN j.gate IS NULL THEN 'delayed' ELSE 'gated' END AS state, j.kind,
+       j.priority::integer AS priority, j.attempt, j.max_attempts, NULL::text AS holder,
+       NULL::timestamptz AS lease_until, nullif(j.run_at, 'infinity') AS run_at, j.created_at,
        NULL::timestamptz AS finished_at, j.error, j.key, j.tags, j.payload, octet_length(j.body) AS body_bytes,
-       NULL::jsonb AS output, j.grp, j.expires_at, j.meta, false AS finished FROM pgwork.delayed_job j
+       NULL::jsonb AS output, nullif(j.grp, '') AS grp, j.expires_at, j.meta, false AS finished
+  FROM pgwork.delayed_job j
  UNION ALL
 SELECT NULL, j.queue, j.id, 'dead', j.kind, j.priority::integer, j.attempt, j.max_attempts, j.holder, NULL, NULL,
-       j.created_at, j.died_at, j.error, j.key, j.tags, j.payload, octet_length(j.body), NULL, j.grp, j.expires_at,
-       j.meta, false FROM pgwork.dead_job j
+       j.created_at, j.died_at, j.error, j.key, j.tags, j.payload, octet_length(j.body), NULL, nullif(j.grp, ''),
+       j.expires_at, j.meta, false FROM pgwork.dead_job j
  UNION ALL
 SELECT NULL, j.queue, j.id, CASE WHEN j.cancelled THEN 'cancelled' ELSE 'done' END, j.kind, j.priority::integer,
        j.attempt, NULL, j.holder, NULL, NULL, j.created_at, j.finished_at, NULL, j.key, j.tags, j.payload, NULL,
@@ -80,8 +83,8 @@ DECLARE
     low CONSTANT bigint := greatest(after_id, job_list.id - 1, 0);
     high CONSTANT bigint := coalesce(job_list.id, 9223372036854775807);
 BEGIN
-    PERFORM pgwork._refuse_unless(any_state OR state IN ('ready', 'delayed', 'leased', 'done', 'dead', 'cancelled'),
-                                  'state', state, 'ready, delayed, leased, done, dead, cancelled, or NULL for any'),
+    PERFORM pgwork._refuse_unless(any_state OR state = ANY ('{ready,gated,delayed,leased,done,dead,cancelled}'),
+                                  'state', state, 'ready, gated, delayed, leased, done, dead, cancelled, or NULL'),
             pgwork._refuse_unless(coalesce(job_list.id, 1) > 0, 'id', job_list.id::text, '1 and up, or NULL for any'),
             pgwork._refuse_unless(coalesce(after_id, 0) >= 0, 'after_id', after_id::text, '0 and up, or NULL'),
             pgwork._refuse_unless(coalesce(at_most, 1) > 0, 'at_most', at_most::text, '1 and up, or NULL for all');
@@ -104,7 +107,8 @@ END $$;
 
 -- missing_ok: a caller that goes through all queues may come to one that was dropped since it began.
 CREATE FUNCTION pgwork.depth(queue text, at_most bigint DEFAULT NULL, missing_ok boolean DEFAULT false,
-    OUT ready bigint, OUT leased bigint, OUT delayed bigint, OUT dead bigint, OUT done bigint, OUT oldest_ms bigint)
+    OUT ready bigint, OUT leased bigint, OUT delayed bigint, OUT gated bigint, OUT dead bigint, OUT done bigint,
+    OUT oldest_ms bigint)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
 DECLARE q pgwork.queue; m pgwork.mark;
@@ -123,7 +127,10 @@ BEGIN
                                   WHERE j.queue = q.id AND j.lane = (f.i - 1)::smallint AND j.pos > f.floor
                                   ORDER BY j.pos LIMIT at_most) j LIMIT at_most) s;
     leased := least(leased, at_most); ready := least(ready, at_most - leased);
-    SELECT count(*) INTO delayed FROM (SELECT FROM pgwork.delayed_job j WHERE j.queue = q.id LIMIT at_most) s;
+    SELECT count(*) INTO delayed FROM (SELECT FROM pgwork.delayed_job j
+      WHERE j.queue = q.id AND j.run_at < 'infinity' LIMIT at_most) s;
+    SELECT count(*) INTO gated FROM (SELECT FROM pgwork.delayed_job j
+      WHERE j.queue = q.id AND j.run_at = 'infinity' LIMIT at_most) s;
     SELECT count(*) INTO dead FROM (SELECT FROM pgwork.dead_job j WHERE j.queue = q.id LIMIT at_most) s;
     SELECT count(*) INTO done FROM (SELECT FROM pgwork.done_job j WHERE j.queue = q.id LIMIT at_most) s;
     -- The head of each range is its oldest.
@@ -135,28 +142,20 @@ BEGIN
 END $$;
 
 CREATE FUNCTION pgwork.queue_list(queue text DEFAULT NULL, at_most bigint DEFAULT NULL)
-RETURNS TABLE (queue text, ready bigint, leased bigint, delayed bigint, dead bigint, done bigint, oldest_ms bigint,
-    paused boolean, draining boolean, lease_ms integer, max_attempts integer, backoff_ms bigint, backoff_cap_ms bigint,
-    retention_ms bigint, max_bytes integer, notify boolean, payload_visible boolean)
+RETURNS TABLE (queue text, ready bigint, leased bigint, delayed bigint, gated bigint, dead bigint, done bigint,
+    oldest_ms bigint, paused boolean, draining boolean, lease_ms integer, max_attempts integer, backoff_ms bigint,
+    backoff_cap_ms bigint, retention_ms bigint, max_bytes integer, notify boolean, payload_visible boolean)
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT q.name, d.*, q.paused, q.draining, q.lease_ms, q.max_attempts, q.backoff_ms, q.backoff_cap_ms,
            q.retention_ms, q.max_bytes, q.notify, q.payload_visible
       FROM pgwork.queue q LEFT JOIN pgwork._used_queues($1) u USING (id) CROSS JOIN LATERAL (
-           SELECT 0, 0, 0, 0, 0, 0 WHERE u.name IS NULL UNION ALL -- ready is NULL: it was dropped meanwhile
+           SELECT 0, 0, 0, 0, 0, 0, 0 WHERE u.name IS NULL UNION ALL -- ready is NULL: it was dropped meanwhile
            SELECT d.* FROM pgwork.depth(u.name, $2, true) d WHERE u.name IS NOT NULL AND d.ready IS NOT NULL OFFSET 0) d
      WHERE $1 IS NULL OR q.name = $1 ORDER BY 1
 $$;
 CREATE VIEW pgwork.queue_stats AS SELECT * FROM pgwork.queue_list();
 CREATE VIEW pgwork.queues AS SELECT * FROM pgwork.queue;
-CREATE VIEW pgwork.beats AS SELECT * FROM pgwork.beat;
-CREATE VIEW pgwork.last_tick AS
-SELECT t.at, t.issued, CASE WHEN s.is_called THEN s.last_value ELSE s.last_value - 1 END AS position,
-       q.last_value AS queue_id
-  FROM pgwork.position s CROSS JOIN pgwork.queue_id_seq q
-  LEFT JOIN LATERAL (SELECT * FROM pgwork.reaper_tick t ORDER BY t.version DESC LIMIT 1) t ON true;
-CREATE VIEW pgwork.stuck_jobs AS
-SELECT q.name AS queue, CASE WHEN s.queue > 0 THEN s.id END AS id, s.error, s.since, s.tries, s.again_at
-  FROM pgwork.stuck_job s LEFT JOIN pgwork.queue q ON q.id = s.queue WHERE s.queue IN (0, q.id);
+
 CREATE FUNCTION pgwork.version() RETURNS integer LANGUAGE sql STABLE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp AS 'SELECT max(number) FROM pgwork.migration';
 
@@ -164,10 +163,7 @@ COMMENT ON FUNCTION pgwork.job_list IS 'A page of the view job in the order of i
 COMMENT ON FUNCTION pgwork.depth IS 'Counts of a queue by state, up to at_most, and the age of its oldest ready job.';
 COMMENT ON FUNCTION pgwork.version IS 'Number of the last migration applied.';
 COMMENT ON FUNCTION pgwork.sees_payloads IS 'False: payloads, outputs and meta are NULL unless their queue shows them.';
-COMMENT ON VIEW pgwork.job IS 'Every job, whatever its state: ready, leased, delayed, dead, done, cancelled.';
+COMMENT ON VIEW pgwork.job IS 'Every job, whatever its state: ready, leased, delayed, gated, dead, done, cancelled.';
 COMMENT ON FUNCTION pgwork.queue_list IS 'Settings of a queue, or of all, and counts by state up to at_most.';
 COMMENT ON VIEW pgwork.queue_stats IS 'Settings and exact counts of every queue; queue_list(at_most => n) is cheap.';
 COMMENT ON VIEW pgwork.queues IS 'Queues and their settings; no counts.';
-COMMENT ON VIEW pgwork.beats IS 'Heartbeats of reapers.';
-COMMENT ON VIEW pgwork.last_tick IS 'When the low-water marks were last looked at; last position and queue id.';
-COMMENT ON VIEW pgwork.stuck_jobs IS 'Jobs that no reaper can move, and why; tried again at again_at.';

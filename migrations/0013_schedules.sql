@@ -618,7 +618,7 @@ DECLARE
 BEGIN
     SELECT t.next_ms INTO due_ms FROM pgwork.cron_tick(batch) t;
     SELECT m.reaped, m.died, m.promoted, m.pruned, m.next_ms, m.stuck INTO reaped, died, promoted, pruned, next_ms, stuck FROM pgwork._maintain_jobs(batch) m;
-    next_ms := least(next_ms, due_ms);
+    next_ms := CASE WHEN pgwork._tick_gates(256) >= 256 THEN 0 ELSE least(next_ms, due_ms) END;
 END $$;
 
 COMMENT ON VIEW pgwork.schedules IS 'Schedules: what they make, when next, and what went wrong.';

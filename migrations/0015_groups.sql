@@ -1,1 +1,508 @@
--- 0015: groups
+-- 0015: groups. At most so many jobs of a group are admitted (ready, leased, or with policy hold waiting for a retry).
+-- The others wait in delayed_job with run_at infinity, at the gate of their group, where no claim sees them. Whatever
+-- may open a gate leaves an event in its own transaction: a producer, a job that leaves, a changed limit. A claim that
+-- has found too few jobs, and each tick, take up events: the lock of the gate first, then, in the next statement, the
+-- events and how many jobs are admitted. So two transactions that cannot see each other strand nobody: the later one
+-- leaves an event that is seen afterwards. doc/groups.md shows it from outside.
+
+ALTER TABLE pgwork.queue
+    ADD group_limit integer NOT NULL DEFAULT 1 CHECK (group_limit BETWEEN 1 AND 10000),
+    ADD group_retry text NOT NULL DEFAULT 'hold' CHECK (group_retry IN ('hold', 'pass', 'block')),
+    ADD queue_limit integer CHECK (queue_limit BETWEEN 1 AND 10000), -- of all jobs together; NULL: none
+    ADD group_terms integer NOT NULL DEFAULT 0; -- grows when a limit of the queue or of one of its groups changes
+
+-- A job that waits to be admitted has a gate, its group, and a place there: by priority, then by id. Where the queue has
+-- a limit, its own gate, '', comes behind those of the groups; a job without a group has the group '' there.
+CREATE INDEX delayed_job_gate ON pgwork.delayed_job (queue, gate, place) WHERE gate IS NOT NULL;
+
+-- What differs from the queue's settings in one group.
+CREATE TABLE pgwork.group_rule (
+    queue integer NOT NULL, grp text NOT NULL, group_limit integer CHECK (group_limit BETWEEN 1 AND 10000),
+    group_retry text CHECK (group_retry IN ('hold', 'pass', 'block')), held_until timestamptz,
+    PRIMARY KEY (queue, grp)
+);
+CREATE INDEX group_rule_held ON pgwork.group_rule (held_until) WHERE held_until IS NOT NULL;
+
+-- The evidence of a limit: a row for each admitted job, as long as it is. Read newest first: behind a held snapshot a
+-- group of thousands of finished jobs has as many dead tuples.
+CREATE TABLE pgwork.admitted_job (
+    queue integer NOT NULL, id bigint NOT NULL, gate text NOT NULL,
+    seq   bigint NOT NULL DEFAULT nextval('pgwork.position'),
+    low   bigint NOT NULL,                -- whoever waits lies behind this place, unless an event says otherwise
+    terms integer NOT NULL,               -- the queue's group_terms when it was admitted
+    dead  boolean NOT NULL DEFAULT false, -- policy block: a dead letter, which stops its group
+    PRIMARY KEY (queue, id, gate)
+) WITH (autovacuum_vacuum_scale_factor = 0.05);
+CREATE INDEX admitted_job_gate ON pgwork.admitted_job (queue, gate, seq);
+CREATE INDEX admitted_job_dead ON pgwork.admitted_job (queue, gate) WHERE dead;
+
+CREATE TABLE pgwork.gate_event (
+    key    bigint NOT NULL,           -- the lock of the gate
+    id     bigint NOT NULL DEFAULT nextval('pgwork.position'), queue integer NOT NULL, gate text NOT NULL,
+    place  bigint NOT NULL,           -- look behind this place
+    credit bigint NOT NULL DEFAULT 0, -- so many admitted jobs have left, under these terms
+    terms  integer NOT NULL DEFAULT 0, PRIMARY KEY (key, id)
+) WITH (autovacuum_vacuum_scale_factor = 0.05);
+CREATE INDEX gate_event_id ON pgwork.gate_event (queue, id);
+
+-- Where the events of a queue begin, read newest first: no event lies up to `floor`, and those up to `issued` are older
+-- than two ticks (a late commit can lie there, which is left to the tick).
+CREATE TABLE pgwork.gate_mark (
+    queue integer NOT NULL, version bigint NOT NULL, issued bigint NOT NULL, recent bigint NOT NULL,
+    floor bigint NOT NULL, PRIMARY KEY (queue, version)
+) WITH (autovacuum_vacuum_scale_factor = 0.02);
+
+-- The newest entry of a queue, or the beginning of all.
+CREATE FUNCTION pgwork._gate_mark(queue integer) RETURNS pgwork.gate_mark LANGUAGE sql STABLE
+RETURN coalesce((SELECT t FROM pgwork.gate_mark t WHERE t.queue = _gate_mark.queue ORDER BY t.version DESC LIMIT 1),
+                (queue, 0, 0, 0, 0)::pgwork.gate_mark);
+
+-- The lock of a gate.
+CREATE FUNCTION pgwork._gate_lock(queue integer, gate text) RETURNS bigint LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN hashtextextended('pgwork.gate ' || queue || ' ' || gate, 2);
+
+CREATE FUNCTION pgwork._place(priority integer, id bigint) RETURNS bigint
+LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN (priority::bigint << 58) + id;
+
+-- Before an event is written: its id must be one of a transaction that the ticks know as a writer (0004_marks.sql).
+CREATE FUNCTION pgwork._begin_event() RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pg_current_xact_id();
+    LOCK TABLE pgwork.live_job IN ROW EXCLUSIVE MODE;
+END $$;
+
+-- Look at a gate from its beginning.
+CREATE FUNCTION pgwork._look_at_gate(queue integer, gate text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pgwork._begin_event();
+    INSERT INTO pgwork.gate_event (key, queue, gate, place) VALUES (pgwork._gate_lock(queue, gate), queue, gate, -1);
+END $$;
+
+-- Stores new jobs of which some have to pass a gate. How many may be claimed, at once or when they are admitted.
+CREATE FUNCTION pgwork._store_gated(q pgwork.queue, jobs pgwork._new_job[]) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE now_is CONSTANT timestamptz := pgwork._now(); others pgwork._new_job[]; n bigint;
+BEGIN
+    others := ARRAY(SELECT u FROM unnest(jobs) u
+                     WHERE u.grp IS NULL AND q.queue_limit IS NULL OR u.due > now_is);
+    IF others <> '{}' THEN n := pgwork._store(q.id, others); END IF;
+    WITH w AS (
+        INSERT INTO pgwork.delayed_job (run_at, id, queue, priority, max_attempts, lease_ms, kind, key, tags, payload,
+                                        body, grp, expires_at, meta, gate, place)
+        SELECT 'infinity', id, q.id, priority, max_attempts, lease_ms, kind, key, tags, payload, body,
+               coalesce(grp, ''), expires_at, meta, coalesce(grp, ''), pgwork._place(priority, id)
+          FROM unnest(jobs) u
+         WHERE (u.grp IS NOT NULL OR q.queue_limit IS NOT NULL) AND coalesce(u.due <= now_is, true)
+        RETURNING gate, place
+    ), e AS (
+        INSERT INTO pgwork.gate_event (key, queue, gate, place)
+        SELECT pgwork._gate_lock(q.id, w.gate), q.id, w.gate, min(w.place) - 1 FROM w GROUP BY w.gate RETURNING gate
+    ) SELECT coalesce(n, 0) + count(*) INTO n FROM e;
+    RETURN n;
+END $$;
+
+-- The gate that a job has to pass next; NULL: none.
+CREATE FUNCTION pgwork._next_gate(q pgwork.queue, id bigint, grp text) RETURNS text LANGUAGE sql STABLE AS $$
+    SELECT g.gate FROM (VALUES (grp), (CASE WHEN q.queue_limit IS NOT NULL THEN '' END)) g (gate)
+     WHERE g.gate IS NOT NULL AND NOT EXISTS (
+           SELECT FROM pgwork.admitted_job a WHERE a.queue = q.id AND a.id = _next_gate.id AND a.gate = g.gate)
+     ORDER BY g.gate = '' LIMIT 1
+$$;
+
+-- Delayed jobs, or dead letters, that have to pass a gate go there. Returns the others.
+CREATE FUNCTION pgwork._to_gates(q pgwork.queue, ids bigint[], dead boolean) RETURNS bigint[] LANGUAGE plpgsql
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+DECLARE gone bigint[];
+BEGIN
+    PERFORM WHERE q.queue_limit IS NOT NULL UNION ALL
+     SELECT FROM pgwork.delayed_job d WHERE NOT dead AND d.queue = q.id AND d.id = ANY (ids) AND d.grp IS NOT NULL
+      UNION ALL SELECT FROM pgwork.dead_job d WHERE dead AND d.queue = q.id AND d.id = ANY (ids) AND d.grp IS NOT NULL;
+    IF NOT FOUND THEN RETURN ids; END IF;
+    PERFORM pgwork._begin_event();
+    UPDATE pgwork.admitted_job a SET dead = false WHERE a.queue = q.id AND a.id = ANY (ids) AND a.dead;
+    WITH l AS (
+        DELETE FROM pgwork.dead_job d WHERE _to_gates.dead AND d.queue = q.id AND d.id = ANY (ids)
+           AND pgwork._next_gate(q, d.id, d.grp) IS NOT NULL
+        RETURNING d.*, coalesce(d.grp, '') AS own, pgwork._next_gate(q, d.id, d.grp) AS gate
+    ), i AS (
+        INSERT INTO pgwork.delayed_job (run_at, id, created_at, queue, priority, max_attempts, lease_ms, kind, error,
+                                        tags, payload, body, grp, expires_at, meta, gate, place)
+        SELECT 'infinity', l.id, l.created_at, l.queue, l.priority, l.max_attempts, l.lease_ms, l.kind, l.error, l.tags,
+               l.payload, l.body, l.own, l.expires_at, l.meta, l.gate, pgwork._place(l.priority, l.id) FROM l
+        RETURNING id, gate, place
+    ), u AS (
+        UPDATE pgwork.delayed_job d SET run_at = 'infinity', gate = pgwork._next_gate(q, d.id, d.grp),
+               grp = coalesce(d.grp, ''), place = pgwork._place(d.priority, d.id)
+         WHERE NOT _to_gates.dead AND d.queue = q.id AND d.id = ANY (ids) AND d.gate IS NULL
+           AND pgwork._next_gate(q, d.id, d.grp) IS NOT NULL
+        RETURNING d.id, d.gate, d.place
+    ), w AS (SELECT * FROM i UNION ALL SELECT * FROM u
+    ), e AS (INSERT INTO pgwork.gate_event (key, queue, gate, place)
+        SELECT pgwork._gate_lock(q.id, w.gate), q.id, w.gate, min(w.place) - 1 FROM w GROUP BY w.gate
+    ) SELECT array_agg(w.id) INTO gone FROM w;
+    PERFORM pgwork._wake(q.name, cardinality(gone)) WHERE q.notify AND gone <> '{}';
+    RETURN ARRAY(SELECT u.id FROM unnest(ids) u (id) WHERE u.id <> ALL (coalesce(gone, '{}')));
+END $$;
+
+-- Jobs are over, or were taken away for good: their places are free. (After live_job was locked, see _begin_event().)
+CREATE FUNCTION pgwork._leave(queue integer, ids bigint[], only_gate text DEFAULT NULL) RETURNS void LANGUAGE plpgsql
+SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+BEGIN
+    WITH a AS (
+        DELETE FROM pgwork.admitted_job a WHERE a.queue = _leave.queue AND a.id = ANY (ids)
+           AND coalesce(a.gate = only_gate, true)
+        RETURNING a.gate, a.low, a.terms, a.dead
+    ) INSERT INTO pgwork.gate_event (key, queue, gate, place, credit, terms)
+      SELECT pgwork._gate_lock(_leave.queue, a.gate), _leave.queue, a.gate, min(CASE WHEN a.dead THEN -1 ELSE a.low END),
+             CASE WHEN bool_or(a.dead) THEN 0 ELSE count(*) END, a.terms FROM a GROUP BY a.gate, a.terms;
+END $$;
+
+-- Jobs were taken away unfinished, and are dead, cancelled or delayed now. By the policy of the group one that is to be
+-- retried keeps its place (hold, block) or not (pass), and a dead letter stops its group (block). None keeps its place at
+-- the gate of the queue.
+CREATE FUNCTION pgwork._leave_unfinished(q pgwork.queue, ids bigint[]) RETURNS void LANGUAGE plpgsql
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+DECLARE gone record;
+BEGIN
+    PERFORM pgwork._leave(q.id, ids, '');
+    SELECT array_agg(s.id) FILTER (WHERE s.policy = 'pass' OR NOT s.delayed AND NOT (s.policy = 'block' AND s.dead)) AS free,
+           array_agg(s.id) FILTER (WHERE s.policy = 'block' AND s.dead) AS stops INTO gone
+      FROM (SELECT a.id, coalesce(r.group_retry, q.group_retry) AS policy,
+                   EXISTS (SELECT FROM pgwork.delayed_job d WHERE d.queue = q.id AND d.id = a.id OFFSET 0) AS delayed,
+                   EXISTS (SELECT FROM pgwork.dead_job d WHERE d.queue = q.id AND d.id = a.id OFFSET 0) AS dead
+              FROM pgwork.admitted_job a LEFT JOIN pgwork.group_rule r ON r.queue = a.queue AND r.grp = a.gate
+             WHERE a.queue = q.id AND a.id = ANY (ids)) s;
+    PERFORM pgwork._leave(q.id, gone.free) WHERE gone.free IS NOT NULL;
+    UPDATE pgwork.admitted_job a SET dead = true WHERE a.queue = q.id AND a.id = ANY (gone.stops);
+END $$;
+
+-- Up to `most` gates that have events and whose lock is ours now, in the order of their oldest event.
+CREATE FUNCTION pgwork._lock_gates(queue integer, most integer, start bigint) RETURNS bigint[] LANGUAGE plpgsql
+SET enable_seqscan = off SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan SET jit = off AS $$
+DECLARE keys bigint[] := '{}'; w record; after bigint := start; size CONSTANT integer := 2 * most + 14;
+BEGIN
+    FOR i IN 1 .. 10 LOOP
+        SELECT array_agg(g.key ORDER BY g.id) AS keys, max(g.last) AS last, sum(g.n) AS n INTO w
+          FROM (SELECT e.key, min(e.id) AS id, max(e.id) AS last, count(*) AS n
+                  FROM (SELECT e.key, e.id FROM pgwork.gate_event e
+                         WHERE e.queue = _lock_gates.queue AND e.id > after ORDER BY e.id LIMIT size) e
+                 GROUP BY e.key) g;
+        keys := keys || ARRAY(SELECT k FROM unnest(w.keys) k WHERE k <> ALL (keys) AND pg_try_advisory_xact_lock(k)
+                               LIMIT most - cardinality(keys));
+        EXIT WHEN cardinality(keys) >= most OR w.n IS NULL OR w.n < size;
+        after := w.last;
+    END LOOP;
+    RETURN keys;
+END $$;
+
+-- Takes up events of gates that are locked by us, and admits whom it may. How many were admitted. `tick`: this
+-- transaction ends at once, so it may lock rows of admitted jobs, for which their holders would have to wait.
+CREATE FUNCTION pgwork._open_gates(q pgwork.queue, keys bigint[], floor bigint, tick boolean) RETURNS bigint
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET jit = off
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+DECLARE n bigint; now_is CONSTANT timestamptz := pgwork._now();
+BEGIN
+    PERFORM pg_current_xact_id(); -- the statement locks live_job before it draws a position
+    WITH e AS (
+        DELETE FROM pgwork.gate_event e
+         WHERE e.ctid = ANY (ARRAY(SELECT v.ctid FROM unnest(keys) k CROSS JOIN LATERAL (
+                   SELECT v.ctid FROM pgwork.gate_event v WHERE v.key = k AND v.id > floor FOR UPDATE SKIP LOCKED) v))
+        RETURNING e.gate, e.place, e.credit, e.terms
+    ), g AS MATERIALIZED ( -- freed: nothing but that jobs have left, so nobody has to be counted
+        SELECT e.gate, e.start, e.freed, coalesce(r.group_limit,
+                   CASE e.gate WHEN '' THEN coalesce(q.queue_limit, 10000) ELSE q.group_limit END) AS most,
+               r.held_until > now_is IS TRUE OR EXISTS (SELECT FROM pgwork.admitted_job a
+                   WHERE a.queue = q.id AND a.gate = e.gate AND a.dead OFFSET 0) AS shut
+          FROM (SELECT e.gate, min(e.place) AS start,
+                       CASE WHEN bool_and(e.credit > 0 AND e.terms = q.group_terms) THEN sum(e.credit) END AS freed
+                  FROM e GROUP BY e.gate) e
+          LEFT JOIN pgwork.group_rule r ON r.queue = q.id AND r.grp = e.gate
+    ), room AS MATERIALIZED (
+        SELECT g.gate, g.start, g.shut, CASE WHEN g.shut THEN 0 WHEN g.freed IS NOT NULL THEN g.freed
+                   ELSE greatest(0, g.most - (SELECT count(*) FROM (SELECT FROM pgwork.admitted_job a
+                                   WHERE a.queue = q.id AND a.gate = g.gate ORDER BY a.seq DESC LIMIT g.most) a)) END AS n
+          FROM g
+    ), c AS MATERIALIZED (
+        SELECT r.gate, r.start, w.* FROM room r CROSS JOIN LATERAL (
+            SELECT d.ctid AS at, d.place FROM pgwork.delayed_job d
+             WHERE d.queue = q.id AND d.gate = r.gate AND d.place > r.start ORDER BY d.place LIMIT r.n) w
+    ), l AS MATERIALIZED (
+        SELECT d.ctid AS at FROM pgwork.delayed_job d WHERE d.ctid = ANY (ARRAY(SELECT c.at FROM c)) FOR UPDATE SKIP LOCKED
+    ), f AS MATERIALIZED ( -- none behind a job that somebody is just cancelling
+        SELECT c.*, bool_and(c.at = ANY (ARRAY(SELECT l.at FROM l))) OVER (PARTITION BY c.gate ORDER BY c.place) AS free FROM c
+    ), d AS (
+        DELETE FROM pgwork.delayed_job d
+         WHERE d.ctid = ANY (ARRAY(SELECT f.at FROM f WHERE f.free AND (f.gate = '' OR q.queue_limit IS NULL))) RETURNING d.*
+    ), live AS (
+        INSERT INTO pgwork.live_job (ready_at, created_at, queue, lane, attempt, max_attempts, lease_ms, id, last_id, kind,
+                                     key, error, tags, payload, body, grp, expires_at, meta)
+        SELECT now_is, d.created_at, d.queue, 2 * d.priority + 1, d.attempt, d.max_attempts, d.lease_ms, d.id, d.id, d.kind,
+               d.key, d.error, d.tags, d.payload, d.body, d.grp, d.expires_at, d.meta FROM d ORDER BY d.place
+    ), next AS ( -- to the gate of the queue, behind those that wait there: so groups take turns
+        UPDATE pgwork.delayed_job d SET gate = '', place = pgwork._place(d.priority, nextval('pgwork.position'))
+         WHERE d.ctid = ANY (ARRAY(SELECT f.at FROM f WHERE f.free AND f.gate <> '' AND q.queue_limit IS NOT NULL))
+        RETURNING d.id, d.priority, d.grp, d.place
+    ), a AS (
+        INSERT INTO pgwork.admitted_job (queue, id, gate, low, terms)
+        SELECT q.id, d.id, d.gate, d.place, q.group_terms FROM d UNION ALL
+        SELECT q.id, n.id, n.grp, pgwork._place(n.priority, n.id), q.group_terms FROM next n
+    ), high AS MATERIALIZED ( -- full, and somebody waits before the place where the search goes on
+        SELECT r.gate, r.start, a.ctid AS at FROM room r CROSS JOIN LATERAL (
+            SELECT a.ctid FROM pgwork.admitted_job a
+             WHERE r.n = 0 AND NOT r.shut AND a.queue = q.id AND a.gate = r.gate AND a.low > r.start OFFSET 0) a
+    ), low AS (
+        UPDATE pgwork.admitted_job a SET low = h.start FROM high h
+         WHERE a.ctid = h.at AND a.ctid = ANY (ARRAY(SELECT a.ctid FROM pgwork.admitted_job a
+                     WHERE tick AND a.ctid = ANY (ARRAY(SELECT h.at FROM high h)) FOR UPDATE SKIP LOCKED))
+        RETURNING a.gate, a.id
+    ), again AS (
+        INSERT INTO pgwork.gate_event (key, queue, gate, place)
+        SELECT pgwork._gate_lock(q.id, s.gate), q.id, s.gate, min(s.start) FROM (
+            SELECT '' AS gate, n.place - 1 AS start FROM next n UNION ALL
+            SELECT f.gate, f.start FROM f WHERE NOT f.free UNION ALL
+            SELECT h.gate, h.start FROM high h GROUP BY h.gate, h.start
+            HAVING count(*) > (SELECT count(*) FROM low WHERE low.gate = h.gate)) s GROUP BY s.gate
+    ) SELECT count(*) INTO n FROM d;
+    RETURN n;
+END $$;
+
+-- Takes up events of up to `most` gates of a queue, behind `start`. How many jobs became ready.
+CREATE FUNCTION pgwork._take_up(q pgwork.queue, most integer, start bigint, floor bigint, tick boolean) RETURNS bigint
+LANGUAGE plpgsql AS $$
+DECLARE keys bigint[]; n bigint := 0;
+BEGIN
+    FOR i IN 1 .. CASE WHEN q.queue_limit IS NULL THEN 1 ELSE 2 END LOOP -- the gate of the queue comes second
+        keys := pgwork._lock_gates(q.id, most, start);
+        IF keys <> '{}' THEN n := n + pgwork._open_gates(q, keys, floor, tick); END IF;
+    END LOOP;
+    RETURN n;
+END $$;
+
+-- For a claim that has found too few jobs: up to `most` may be claimed now. Returns how many.
+CREATE FUNCTION pgwork._admit(its_name text, most integer) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE q pgwork.queue; m pgwork.gate_mark;
+BEGIN
+    SELECT * INTO q FROM pgwork.queue t WHERE t.name = its_name AND NOT t.paused
+       AND EXISTS (SELECT FROM pgwork.gate_event e WHERE e.queue = t.id AND e.id > (pgwork._gate_mark(t.id)).recent);
+    IF q.id IS NULL OR current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
+        RETURN 0;
+    END IF;
+    m := pgwork._gate_mark(q.id);
+    RETURN pgwork._take_up(q, most, m.recent, m.floor, false);
+END $$;
+
+-- Ready jobs that were there before their queue got a limit go to its gate. Whole rows: a row may be several jobs.
+CREATE FUNCTION pgwork._gate_backlog(q pgwork.queue, batch integer) RETURNS void LANGUAGE plpgsql
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+DECLARE at tid[]; m CONSTANT pgwork.mark := pgwork._mark(q.id);
+BEGIN
+    at := ARRAY(SELECT j.at FROM unnest(m.lanes, m.starts, m.stops) r (lane, start, stop) CROSS JOIN LATERAL (
+        SELECT j.ctid AS at FROM pgwork.live_job j
+         WHERE j.queue = q.id AND j.lane = r.lane AND j.pos > r.start AND j.pos <= r.stop AND j.token IS NULL
+           AND NOT EXISTS (SELECT FROM pgwork.admitted_job a WHERE a.queue = q.id AND a.id = coalesce(j.id, j.pos)
+                              AND a.gate = '' OFFSET 0) ORDER BY j.pos LIMIT batch FOR UPDATE SKIP LOCKED) j LIMIT batch);
+    IF at = '{}' THEN RETURN; END IF;
+    WITH d AS (DELETE FROM pgwork.live_job j WHERE j.ctid = ANY (at) RETURNING j AS jobs
+    ), w AS (
+        INSERT INTO pgwork.delayed_job (run_at, id, created_at, queue, priority, attempt, max_attempts, lease_ms, kind,
+                                        key, error, tags, payload, body, grp, expires_at, meta, gate, place)
+        SELECT 'infinity', k.id, k.created_at, q.id, (d.jobs).lane / 2, (d.jobs).attempt, (d.jobs).max_attempts,
+               (d.jobs).lease_ms, k.kind, (d.jobs).key, (d.jobs).error, (d.jobs).tags, k.payload, (d.jobs).body,
+               coalesce((d.jobs).grp, ''), (d.jobs).expires_at, (d.jobs).meta, '', pgwork._place((d.jobs).lane / 2, k.id)
+          FROM d CROSS JOIN LATERAL pgwork._jobs(d.jobs) k
+    ) INSERT INTO pgwork.gate_event (key, queue, gate, place) VALUES (pgwork._gate_lock(q.id, ''), q.id, '', -1);
+END $$;
+
+-- What the reaper does at each tick: takes up events, also those that lie further back than claims look; ends holds;
+-- opens groups whose dead letter is gone; and moves the marks of events.
+CREATE FUNCTION pgwork._tick_gates(most integer) RETURNS bigint LANGUAGE plpgsql
+SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
+DECLARE
+    began CONSTANT timestamptz := clock_timestamp(); now_is CONSTANT timestamptz := pgwork._now();
+    r pgwork.reaper_tick; q pgwork.queue; was pgwork.gate_mark; one record; n bigint; admitted bigint := 0;
+BEGIN
+    IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted')
+       OR NOT pg_try_advisory_xact_lock(pgwork._lock('gates', 0)) THEN
+        RETURN 0;
+    END IF;
+    FOR one IN UPDATE pgwork.group_rule g SET held_until = NULL
+                WHERE g.ctid = ANY (ARRAY(SELECT t.ctid FROM pgwork.group_rule t WHERE t.held_until <= now_is
+                                           LIMIT most FOR UPDATE SKIP LOCKED)) RETURNING g.queue, g.grp LOOP
+        PERFORM pgwork._look_at_gate(one.queue, one.grp);
+    END LOOP;
+    FOR one IN SELECT a.queue, a.id FROM pgwork.admitted_job a WHERE a.dead AND NOT EXISTS (
+                   SELECT FROM pgwork.dead_job d WHERE d.queue = a.queue AND d.id = a.id) LIMIT most LOOP
+        PERFORM pgwork._begin_event(), pgwork._leave(one.queue, ARRAY[one.id]);
+    END LOOP;
+    SELECT * INTO r FROM pgwork.reaper_tick t ORDER BY t.version DESC LIMIT 1;
+    FOR q IN SELECT * FROM pgwork.queue t
+              WHERE t.queue_limit IS NOT NULL OR EXISTS (SELECT FROM pgwork.gate_mark m WHERE m.queue = t.id)
+                 OR EXISTS (SELECT FROM pgwork.gate_event e WHERE e.queue = t.id) ORDER BY random() LOOP
+        was := pgwork._gate_mark(q.id);
+        PERFORM pgwork._gate_backlog(q, 1000) WHERE q.queue_limit IS NOT NULL;
+        n := pgwork._take_up(q, most, was.floor, was.floor, true); admitted := admitted + n;
+        PERFORM pgwork._wake(q.name, n) WHERE q.notify AND n > 0;
+        IF r.version > was.version AND r.issued <> was.issued THEN
+            n := (SELECT e.id FROM pgwork.gate_event e WHERE e.queue = q.id AND e.id > was.floor ORDER BY e.id LIMIT 1);
+            INSERT INTO pgwork.gate_mark VALUES (q.id, r.version, r.issued, was.issued,
+                CASE WHEN r.issued < was.issued THEN 0 WHEN r.slow = '{}' THEN greatest(was.floor, least(was.issued, n - 1))
+                     ELSE was.floor END);
+            DELETE FROM pgwork.gate_mark m WHERE m.queue = q.id AND m.version = was.version;
+        END IF;
+        EXIT WHEN clock_timestamp() > began + interval '50 ms';
+    END LOOP;
+    RETURN admitted;
+END $$;
+
+-- ---- what operators do ----
+
+CREATE FUNCTION pgwork._check_group(grp text) RETURNS void LANGUAGE sql
+RETURN pgwork._refuse_unless(octet_length(grp) BETWEEN 1 AND 255 AND grp !~ '[[:cntrl:]]', 'grp', grp,
+                             '1 to 255 bytes without control characters');
+
+-- The groups of a queue in which jobs wait or are admitted, or which have a rule, from a name on. By jumps over indexes.
+CREATE FUNCTION pgwork._groups(queue integer, after_grp text, at_most bigint) RETURNS SETOF text LANGUAGE plpgsql STABLE
+SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
+BEGIN
+    WHILE at_most > 0 IS NOT FALSE LOOP
+        at_most := at_most - 1;
+        after_grp := (SELECT least(
+            (SELECT d.gate FROM pgwork.delayed_job d WHERE d.queue = _groups.queue AND d.gate > after_grp ORDER BY d.gate LIMIT 1),
+            (SELECT a.gate FROM pgwork.admitted_job a WHERE a.queue = _groups.queue AND a.gate > after_grp ORDER BY a.gate LIMIT 1),
+            (SELECT r.grp FROM pgwork.group_rule r WHERE r.queue = _groups.queue AND r.grp > after_grp ORDER BY r.grp LIMIT 1)));
+        EXIT WHEN after_grp IS NULL;
+        RETURN NEXT after_grp;
+    END LOOP;
+END $$;
+
+CREATE FUNCTION pgwork.group_set(queue text, grp text DEFAULT NULL, group_limit integer DEFAULT NULL,
+    group_retry text DEFAULT NULL) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE q pgwork.queue := pgwork._queue(queue);
+BEGIN
+    PERFORM pgwork._check_group(grp) WHERE grp IS NOT NULL;
+    PERFORM pgwork._check_range('group_limit', coalesce(group_limit, 1), 1, 10000),
+            pgwork._refuse_unless(coalesce(group_retry, 'hold') IN ('hold', 'pass', 'block'), 'group_retry', group_retry,
+                                  'hold, pass or block');
+    PERFORM pgwork._begin_event();
+    UPDATE pgwork.queue t SET group_terms = t.group_terms + 1,
+           group_limit = CASE WHEN grp IS NULL THEN coalesce(group_limit, t.group_limit) ELSE t.group_limit END,
+           group_retry = CASE WHEN grp IS NULL THEN coalesce(group_retry, t.group_retry) ELSE t.group_retry END
+     WHERE t.id = q.id;
+    IF NOT FOUND THEN PERFORM pgwork._queue(queue); END IF; -- it is just gone
+    IF grp IS NOT NULL THEN
+        INSERT INTO pgwork.group_rule AS r (queue, grp, group_limit, group_retry) VALUES (q.id, grp, group_limit, group_retry)
+            ON CONFLICT ON CONSTRAINT group_rule_pkey DO UPDATE
+           SET group_limit = coalesce(group_limit, r.group_limit), group_retry = coalesce(group_retry, r.group_retry);
+    END IF;
+    INSERT INTO pgwork.gate_event (key, queue, gate, place)
+    SELECT pgwork._gate_lock(q.id, g), q.id, g, -1 FROM pgwork._groups(q.id, '', NULL) g WHERE grp IS NULL OR g = grp;
+END $$;
+
+-- At most so many jobs of the queue are admitted (ready or leased); NULL: no limit.
+CREATE FUNCTION pgwork.queue_limit(queue text, most integer) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE q pgwork.queue := pgwork._queue(queue);
+BEGIN
+    PERFORM pgwork._check_range('most', coalesce(most, 1), 1, 10000, ', or NULL for no limit'),
+            pgwork._look_at_gate(q.id, '');
+    UPDATE pgwork.queue t SET group_terms = t.group_terms + 1, queue_limit = most WHERE t.id = q.id;
+    IF NOT FOUND THEN PERFORM pgwork._queue(queue); END IF;
+END $$;
+
+-- A group goes by its queue's settings again.
+CREATE FUNCTION pgwork.group_reset(queue text, grp text) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE q pgwork.queue := pgwork._queue(queue);
+BEGIN
+    PERFORM pgwork._check_group(grp), pgwork._look_at_gate(q.id, grp);
+    UPDATE pgwork.queue t SET group_terms = t.group_terms + 1 WHERE t.id = q.id;
+    DELETE FROM pgwork.group_rule r WHERE r.queue = q.id AND r.grp = group_reset.grp;
+END $$;
+
+-- No job of the group is admitted until then, or with NULL until it is called again. Those that are admitted go on.
+CREATE FUNCTION pgwork.group_hold(queue text, grp text, for_ms bigint DEFAULT NULL) RETURNS timestamptz
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    q pgwork.queue := pgwork._queue(queue);
+    until CONSTANT timestamptz := CASE WHEN for_ms IS NULL THEN 'infinity' ELSE pgwork._now() + for_ms * interval '1 ms' END;
+BEGIN
+    PERFORM pgwork._check_group(grp), pgwork._check_range('for_ms', coalesce(for_ms, 0), 0, 315360000000, ' (ten years)');
+    INSERT INTO pgwork.group_rule AS r (queue, grp, held_until) VALUES (q.id, grp, until)
+        ON CONFLICT ON CONSTRAINT group_rule_pkey DO UPDATE SET held_until = until;
+    PERFORM pgwork._look_at_gate(q.id, grp) WHERE for_ms = 0;
+    RETURN until;
+END $$;
+
+-- Whatever stops the group decides nothing any more: its hold ends; a job that waits for a retry, or a dead letter,
+-- gives up its place. The job itself stays where it is, and waits at the gate when its time has come.
+CREATE FUNCTION pgwork.group_unblock(queue text, grp text) RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+DECLARE q pgwork.queue := pgwork._queue(queue); ids bigint[];
+BEGIN
+    PERFORM pgwork._check_group(grp), pgwork._look_at_gate(q.id, grp);
+    UPDATE pgwork.group_rule r SET held_until = NULL WHERE r.queue = q.id AND r.grp = group_unblock.grp;
+    ids := ARRAY(SELECT a.id FROM pgwork.admitted_job a WHERE a.queue = q.id AND a.gate = grp AND (a.dead OR EXISTS (
+                     SELECT FROM pgwork.delayed_job d WHERE d.queue = q.id AND d.id = a.id OFFSET 0)));
+    PERFORM pgwork._leave(q.id, ids);
+    RETURN cardinality(ids);
+END $$;
+
+-- Deletes the jobs of a group that wait at its gate.
+CREATE FUNCTION pgwork.group_purge(queue text, grp text, batch bigint DEFAULT NULL, older_than_ms bigint DEFAULT NULL)
+RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+DECLARE q pgwork.queue := pgwork._queue(queue); before CONSTANT timestamptz := pgwork._before(older_than_ms); gone record;
+BEGIN
+    PERFORM pgwork._check_group(grp),
+            pgwork._refuse_unless(coalesce(batch, 1) > 0, 'batch', batch::text, '1 and up, or NULL for all');
+    WITH d AS (
+        DELETE FROM pgwork.delayed_job d WHERE d.ctid = ANY (ARRAY(
+            SELECT w.ctid FROM pgwork.delayed_job w WHERE w.queue = q.id AND w.gate = group_purge.grp AND w.created_at < before
+             ORDER BY w.place LIMIT batch
+               FOR UPDATE SKIP LOCKED)) RETURNING d.id, d.key
+    ) SELECT count(*) AS n, array_agg(d.id) FILTER (WHERE d.key IS NOT NULL) AS ids,
+             array_agg(d.key) FILTER (WHERE d.key IS NOT NULL) AS keys INTO gone FROM d;
+    PERFORM pgwork._free(q.id, gone.ids, gone.keys) WHERE gone.ids IS NOT NULL;
+    RETURN gone.n;
+END $$;
+
+-- Groups from after_grp on, with counts of up to 1,000. blocked_by: the job that keeps its place while it waits for a
+-- retry (hold), or the dead letter (block).
+CREATE TYPE pgwork.group_state AS (grp text, gated bigint, admitted bigint, leased bigint, group_limit integer,
+    group_retry text, held_until timestamptz, blocked_by bigint, next_id bigint, next_since timestamptz);
+CREATE FUNCTION pgwork.group_list(queue text, grp text DEFAULT NULL, after_grp text DEFAULT '', at_most bigint DEFAULT 100)
+RETURNS SETOF pgwork.group_state
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
+#variable_conflict use_column
+DECLARE q pgwork.queue := pgwork._queue(queue);
+BEGIN
+    PERFORM pgwork._refuse_unless(coalesce(at_most, 1) > 0, 'at_most', at_most::text, '1 and up, or NULL for all');
+    RETURN QUERY
+    SELECT g, w.n, a.n, a.leased, coalesce(r.group_limit, q.group_limit), coalesce(r.group_retry, q.group_retry),
+           r.held_until, a.blocked_by, h.id, h.created_at
+      FROM (SELECT group_list.grp AS g WHERE group_list.grp IS NOT NULL UNION ALL
+            SELECT g FROM pgwork._groups(q.id, after_grp, at_most) g WHERE group_list.grp IS NULL) s
+      LEFT JOIN pgwork.group_rule r ON r.queue = q.id AND r.grp = s.g
+     CROSS JOIN LATERAL (SELECT count(*) AS n FROM (SELECT FROM pgwork.delayed_job d
+                          WHERE d.queue = q.id AND d.gate = s.g LIMIT 1000) d) w
+     CROSS JOIN LATERAL (
+           SELECT count(*) AS n, count(*) FILTER (WHERE f.leased) AS leased,
+                  min(a.id) FILTER (WHERE a.dead OR f.leased IS NULL) AS blocked_by
+             FROM (SELECT * FROM pgwork.admitted_job a WHERE a.queue = q.id AND a.gate = s.g ORDER BY a.seq DESC LIMIT 1000) a
+             LEFT JOIN LATERAL pgwork._find(q.id, a.id) f ON true) a
+      LEFT JOIN LATERAL (SELECT d.id, d.created_at FROM pgwork.delayed_job d WHERE d.queue = q.id AND d.gate = s.g
+                          ORDER BY d.place LIMIT 1) h ON true;
+END $$;
+
+CREATE VIEW pgwork.groups AS
+SELECT q.name AS queue, g.* FROM pgwork.queue q CROSS JOIN LATERAL pgwork.group_list(q.name, at_most => NULL) g;
+
+COMMENT ON FUNCTION pgwork.group_set IS 'Limit and retry policy of a group, or without grp of all groups of a queue.';
+COMMENT ON FUNCTION pgwork.queue_limit IS 'At most so many jobs of the queue are ready or leased at a time; NULL: no limit.';
+COMMENT ON FUNCTION pgwork.group_reset IS 'The group goes by the settings of its queue again.';
+COMMENT ON FUNCTION pgwork.group_hold IS 'No job of the group starts for for_ms, or until group_unblock().';
+COMMENT ON FUNCTION pgwork.group_unblock IS 'Ends a hold; jobs that stop the group give up their places. How many.';
+COMMENT ON FUNCTION pgwork.group_purge IS 'Deletes jobs of a group that wait. How many.';
+COMMENT ON FUNCTION pgwork.group_list IS 'Groups of a queue: gated and admitted jobs, limit, and what stops the group.';
+COMMENT ON VIEW pgwork.groups IS 'All groups of all queues; group_list() shows some.';

@@ -10,6 +10,45 @@
 -- row and stop at `upto`: whatever lies before it was added up by a reaper, once a minute. So they pass the dead rows of
 -- two minutes at most, however long the snapshot is held.
 
+-- ---- heartbeats of reapers ----
+
+CREATE TABLE pgwork.beat (
+    role text NOT NULL, name text NOT NULL, pid integer NOT NULL, at timestamptz NOT NULL, PRIMARY KEY (role, name)
+);
+
+CREATE FUNCTION pgwork.beat(role text, name text) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    PERFORM pgwork._refuse_unless(octet_length(role) BETWEEN 1 AND 64, 'role', role, '1 to 64 bytes'),
+            pgwork._refuse_unless(octet_length(name) BETWEEN 1 AND 255, 'name', name, '1 to 255 bytes');
+    -- A reaper calls this many times a second; to write it down every five seconds is enough.
+    PERFORM FROM pgwork.beat b WHERE b.role = beat.role AND b.name = beat.name AND b.pid = pg_backend_pid()
+                                 AND b.at BETWEEN clock_timestamp() - interval '5 s' AND clock_timestamp();
+    IF FOUND THEN RETURN; END IF;
+    DELETE FROM pgwork.beat b WHERE b.at < clock_timestamp() - interval '1 day';
+    INSERT INTO pgwork.beat AS b (role, name, pid, at) VALUES (role, name, pg_backend_pid(), clock_timestamp())
+        ON CONFLICT ON CONSTRAINT beat_pkey DO UPDATE SET pid = excluded.pid, at = excluded.at;
+END $$;
+
+CREATE VIEW pgwork.beats AS SELECT * FROM pgwork.beat;
+
+CREATE VIEW pgwork.last_tick AS
+SELECT t.at, t.issued, CASE WHEN s.is_called THEN s.last_value ELSE s.last_value - 1 END AS position,
+       q.last_value AS queue_id
+  FROM pgwork.position s CROSS JOIN pgwork.queue_id_seq q
+  LEFT JOIN LATERAL (SELECT * FROM pgwork.reaper_tick t ORDER BY t.version DESC LIMIT 1) t ON true;
+
+CREATE VIEW pgwork.stuck_jobs AS
+SELECT q.name AS queue, CASE WHEN s.queue > 0 THEN s.id END AS id, s.error, s.since, s.tries, s.again_at
+  FROM pgwork.stuck_job s LEFT JOIN pgwork.queue q ON q.id = s.queue WHERE s.queue IN (0, q.id);
+
+COMMENT ON FUNCTION pgwork.beat IS 'A heartbeat of a reaper, for the doctor.';
+COMMENT ON VIEW pgwork.beats IS 'Heartbeats of reapers.';
+COMMENT ON VIEW pgwork.last_tick IS 'When the low-water marks were last looked at; last position and queue id.';
+COMMENT ON VIEW pgwork.stuck_jobs IS 'Jobs that no reaper can move, and why; tried again at again_at.';
+
+-- ---- reports of workers ----
+
 CREATE SEQUENCE pgwork.report AS bigint;
 
 CREATE TABLE pgwork.worker_report (
@@ -314,8 +353,9 @@ BEGIN
          WHERE NOT f.leased)) RETURNING j.*;
 END $$;
 
--- Waiting jobs and dead letters get another queue or priority, and keep their ids. Ready ones become ready there as delayed
--- ones do, at new positions. A job stays where it is when its unique key is taken in the other queue.
+-- Waiting jobs and dead letters get another queue or priority, and keep their ids. Ready and gated ones become ready there as
+-- delayed ones do: at new positions, through the gates of that queue. A job stays where it is when its unique key is taken in
+-- the other queue.
 CREATE FUNCTION pgwork._put_elsewhere(q pgwork.queue, target pgwork.queue, prio smallint, ids bigint[], keys text[]) RETURNS bigint LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
 DECLARE ready bigint[]; moved bigint[]; n bigint;
@@ -329,11 +369,17 @@ BEGIN
         INSERT INTO pgwork.delayed_job (run_at, id, created_at, queue, priority, attempt, max_attempts, lease_ms, kind, key, error, tags, payload,
                                         body, grp, expires_at, meta)
         SELECT coalesce(j.ready_at, j.created_at), coalesce(j.id, j.pos), j.created_at, target.id, coalesce(prio, j.lane / 2), j.attempt,
-               j.max_attempts, j.lease_ms, j.kind, j.key, j.error, j.tags, j.payload, j.body, j.grp, j.expires_at, j.meta
+               j.max_attempts, j.lease_ms, j.kind, j.key, j.error, j.tags, j.payload, j.body, nullif(j.grp, ''), j.expires_at, j.meta
           FROM pgwork._pull_ready(q, ids) j RETURNING delayed_job.id
     ) SELECT array_agg(r.id) INTO ready FROM r;
+    WITH g AS (
+        UPDATE pgwork.delayed_job d SET queue = target.id, priority = coalesce(prio, d.priority), run_at = d.created_at, gate = NULL, place = NULL,
+                                        grp = nullif(d.grp, '')
+         WHERE d.ctid = ANY (ARRAY(SELECT w.ctid FROM pgwork.delayed_job w WHERE w.queue = q.id AND w.id = ANY (ids) AND w.gate IS NOT NULL
+                                      FOR UPDATE SKIP LOCKED)) RETURNING d.id
+    ) SELECT ready || array_agg(g.id) INTO ready FROM g;
     WITH d AS (
-        UPDATE pgwork.delayed_job d SET queue = target.id, priority = coalesce(prio, d.priority)
+        UPDATE pgwork.delayed_job d SET queue = target.id, priority = coalesce(prio, d.priority), grp = nullif(d.grp, '')
          WHERE d.ctid = ANY (ARRAY(SELECT w.ctid FROM pgwork.delayed_job w WHERE w.queue = q.id AND w.id = ANY (ids)
                                       AND w.id <> ALL (coalesce(ready, '{}')) FOR UPDATE SKIP LOCKED)) RETURNING d.id
     ), l AS (
@@ -345,6 +391,7 @@ BEGIN
         UPDATE pgwork.unique_key k SET queue = target.id FROM (SELECT DISTINCT x FROM unnest(keys) x) u
          WHERE k.queue = q.id AND k.key = u.x AND k.id = ANY (ready || moved);
     END IF;
+    PERFORM pgwork._begin_event(), pgwork._leave(q.id, ready || moved) WHERE EXISTS (SELECT FROM pgwork.admitted_job a WHERE a.queue = q.id);
     n := coalesce(cardinality(ready), 0) + coalesce(cardinality(moved), 0);
     IF ready IS NOT NULL THEN PERFORM pgwork._promote(target, ready, false); END IF;
     RETURN n;
@@ -358,9 +405,10 @@ BEGIN
     ), d AS (DELETE FROM pgwork.delayed_job j WHERE j.queue = q.id AND j.id = ANY (ids) RETURNING j.id, j.key
     ), l AS (DELETE FROM pgwork.dead_job j WHERE j.queue = q.id AND j.id = ANY (ids) RETURNING j.id, j.key
     ), f AS (DELETE FROM pgwork.done_job j WHERE j.queue = q.id AND j.id = ANY (ids) RETURNING j.id, NULL::text
-    ) SELECT count(*) AS n, array_agg(a.id) FILTER (WHERE a.key IS NOT NULL) AS ids, array_agg(a.key) FILTER (WHERE a.key IS NOT NULL) AS keys
+    ) SELECT count(*) AS n, array_agg(a.id) AS gone, array_agg(a.id) FILTER (WHERE a.key IS NOT NULL) AS ids, array_agg(a.key) FILTER (WHERE a.key IS NOT NULL) AS keys
         INTO gone FROM (SELECT * FROM r UNION ALL SELECT * FROM d UNION ALL SELECT * FROM l UNION ALL SELECT * FROM f) a;
     IF gone.keys IS NOT NULL THEN PERFORM pgwork._free(q.id, gone.ids, gone.keys); END IF;
+    PERFORM pgwork._begin_event(), pgwork._leave(q.id, gone.gone) WHERE EXISTS (SELECT FROM pgwork.admitted_job a WHERE a.queue = q.id);
     RETURN gone.n;
 END $$;
 
@@ -374,9 +422,9 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
     f pgwork._filter := pgwork._read_filter(filter);
-    states CONSTANT text[] := CASE verb WHEN 'cancel' THEN '{ready,delayed,leased}' WHEN 'redrive' THEN '{dead}' WHEN 'reschedule' THEN '{delayed}'
-                                        WHEN 'purge' THEN '{ready,delayed,dead,done,cancelled}' WHEN 'move' THEN '{ready,delayed,dead}'
-                                        WHEN 'priority' THEN '{ready,delayed,dead}' END;
+    states CONSTANT text[] := CASE verb WHEN 'cancel' THEN '{ready,gated,delayed,leased}' WHEN 'redrive' THEN '{dead}' WHEN 'reschedule' THEN '{delayed}'
+                                        WHEN 'purge' THEN '{ready,gated,delayed,dead,done,cancelled}' WHEN 'move' THEN '{ready,gated,delayed,dead}'
+                                        WHEN 'priority' THEN '{ready,gated,delayed,dead}' END;
     q pgwork.queue; target pgwork.queue; ids bigint[] := '{}'; keys text[] := '{}'; looked bigint := 0; j pgwork.job; prio bigint := (change ->> 'priority')::bigint;
 BEGIN
     PERFORM pgwork._refuse_unless(states IS NOT NULL, 'verb', verb, 'cancel, redrive, reschedule, purge, move or priority'),

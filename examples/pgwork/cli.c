@@ -397,6 +397,8 @@ static int cli_judge(const pgw_queue_info *q, void *arg)
     const char **why = arg;
     if (q->paused) {
         *why = "is paused: `pgwork queue resume` opens it again";
+    } else if (d->gated > 0 && d->ready + d->leased == 0) {
+        *why = "has jobs that wait for others of their group only: `pgwork groups list` shows them";
     } else if (d->delayed > 0 && d->ready + d->leased == 0) {
         *why = "has delayed jobs only: none can be claimed before its time";
     }

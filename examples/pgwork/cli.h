@@ -134,6 +134,7 @@ typedef struct verb {
 /* clang-format off */
 int cmd_migrate(cli *c, int argc, char **argv);
 int cmd_queue(cli *c, int argc, char **argv);
+int cmd_groups(cli *c, int argc, char **argv);
 int cmd_enqueue(cli *c, int argc, char **argv);
 int cmd_work(cli *c, int argc, char **argv);
 int cmd_claim(cli *c, int argc, char **argv);

@@ -389,7 +389,7 @@ int cmd_enqueue(cli *c, int argc, char **argv)
          .text = &policy},
         {0, "key-period", "TIME", "for --key-scope period", .ms = &job->key_period_ms, .min = 1,
          .max = CLI_YEAR},
-        {0, "group", "NAME", "kept with the job", .text = &job->group},
+        {0, "group", "NAME", "its group, which has a limit", .text = &job->group},
         {0, "expires-at", "WHEN", "kept with the job, as --run-at", .time_us = &job->expires_us},
         {0, "meta", "JSON", "an object that a claim returns beside the payload",
          .text = &job->meta},

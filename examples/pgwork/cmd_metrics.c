@@ -186,6 +186,7 @@ static int metrics_queue(const pgw_queue_info *q, void *arg)
     } states[] = {{"ready", d->ready},
                   {"leased", d->leased},
                   {"delayed", d->delayed},
+                  {"gated", d->gated},
                   {"dead", d->dead},
                   {"done", d->done}};
     const label queue = {"queue", q->name};

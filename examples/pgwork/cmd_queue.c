@@ -2,6 +2,7 @@
  *
  * pgwork queue: what there is, its settings, its doors.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "opts.h"
@@ -15,6 +16,7 @@ static void queue_out_depth(out *o, const pgw_depth *d)
     out_int(o, "ready", d->ready);
     out_int(o, "leased", d->leased);
     out_int(o, "delayed", d->delayed);
+    out_int(o, "gated", d->gated);
     out_int(o, "dead", d->dead);
     out_int(o, "done", d->done);
     out_int(o, "oldest_ms", d->oldest_ms);
@@ -55,6 +57,7 @@ static int queue_each(const pgw_queue_info *q, void *arg)
     table_int(&l->rows, q->depth->ready);
     table_int(&l->rows, q->depth->leased);
     table_int(&l->rows, q->depth->delayed);
+    table_int(&l->rows, q->depth->gated);
     table_int(&l->rows, q->depth->dead);
     table_age(&l->rows, q->depth->oldest_ms ? q->depth->oldest_ms : -1);
     table_age(&l->rows, q->opts->lease_ms);
@@ -74,8 +77,9 @@ static int queue_list(cli *c, int argc, char **argv)
                  "draining (no enqueues) or closed (neither).",
         .more = "Ends with 1 when there are none.",
     };
-    static const char *const headings[] = {"QUEUE", "STATE",   "READY>", "LEASED>",   "DELAYED>",
-                                           "DEAD>", "OLDEST>", "LEASE>", "ATTEMPTS>", "RETENTION>"};
+    static const char *const headings[] = {"QUEUE",    "STATE",     "READY>",    "LEASED>",
+                                           "DELAYED>", "GATED>",    "DEAD>",     "OLDEST>",
+                                           "LEASE>",   "ATTEMPTS>", "RETENTION>"};
     args a;
     int code = opts_parse(c, &a, &use, opts, argc, argv);
     if (code != OPTS_GO) return code;
@@ -203,6 +207,30 @@ static int queue_drain(cli *c, int argc, char **argv)
     return queue_door(c, argc, argv, &use, pgw_queue_drain);
 }
 
+static int queue_limit(cli *c, int argc, char **argv)
+{
+    static const usage use = {
+        .synopsis = "queue limit NAME N|none",
+        .about =
+            "At most N jobs of the queue (1 to 10000) are leased at a time, over all workers.\n"
+            "none removes the limit.",
+        .min = 2,
+        .max = 2,
+        .missing = "NAME and N",
+    };
+    args a;
+    int code = opts_parse(c, &a, &use, queue_no_options, argc, argv);
+    if (code != OPTS_GO) return code;
+    char *end = NULL;
+    const bool none = strcmp(a.at[1], "none") == 0;
+    long limit = none ? PGW_UNLIMITED : strtol(a.at[1], &end, 10);
+    if (!none && (end == a.at[1] || *end != '\0' || limit < 1 || limit > 10000))
+        return cli_fail(CLI_USAGE, NULL, "%s: N is \"%s\": allowed is 1 to 10000, or none",
+                        c->command, a.at[1]);
+    if ((code = cli_open(c, false)) != CLI_DONE) return code;
+    return pgw_queue_limit(c->h, a.at[0], (int)limit) < 0 ? cli_fail_at(c->h) : CLI_DONE;
+}
+
 static int queue_tell_deleted(const cli *c, pgw_status st, int64_t deleted)
 {
     int code = st < 0 ? signals_failed(c, st) : CLI_DONE;
@@ -275,7 +303,7 @@ static int queue_depth(cli *c, int argc, char **argv)
         .max = 1,
         .missing = "NAME",
     };
-    static const char *const headings[] = {"READY>", "LEASED>", "DELAYED>",
+    static const char *const headings[] = {"READY>", "LEASED>", "DELAYED>", "GATED>",
                                            "DEAD>",  "DONE>",   "OLDEST>"};
     args a;
     int code = opts_parse(c, &a, &use, opts, argc, argv);
@@ -296,6 +324,7 @@ static int queue_depth(cli *c, int argc, char **argv)
     table_int(&t, d.ready);
     table_int(&t, d.leased);
     table_int(&t, d.delayed);
+    table_int(&t, d.gated);
     table_int(&t, d.dead);
     table_int(&t, d.done);
     table_age(&t, d.oldest_ms ? d.oldest_ms : -1);
@@ -305,15 +334,22 @@ static int queue_depth(cli *c, int argc, char **argv)
 
 int cmd_queue(cli *c, int argc, char **argv)
 {
-    static const verb verbs[] = {{"list", "", queue_list},     {"create", "", queue_create},
-                                 {"set", "", queue_set},       {"pause", "", queue_pause},
-                                 {"resume", "", queue_resume}, {"drain", "", queue_drain},
-                                 {"purge", "", queue_purge},   {"drop", "", queue_drop},
-                                 {"depth", "", queue_depth},   {NULL, NULL, NULL}};
+    static const verb verbs[] = {{"list", "", queue_list},
+                                 {"create", "", queue_create},
+                                 {"set", "", queue_set},
+                                 {"pause", "", queue_pause},
+                                 {"resume", "", queue_resume},
+                                 {"drain", "", queue_drain},
+                                 {"purge", "", queue_purge},
+                                 {"drop", "", queue_drop},
+                                 {"depth", "", queue_depth},
+                                 {"limit", "", queue_limit},
+                                 {NULL, NULL, NULL}};
     static const usage use = {
         .synopsis = "queue list [--at-most N]\nqueue create|set NAME [OPTIONS]\n"
                     "queue pause|resume|drain NAME...\nqueue purge NAME [--state STATE]\n"
-                    "queue drop NAME [--force]\nqueue depth NAME [--at-most N]",
+                    "queue drop NAME [--force]\nqueue depth NAME [--at-most N]\n"
+                    "queue limit NAME N|none",
         .about = "Manages queues. The first enqueue creates a queue, or the verb create.\n\n"
                  "  list      show all queues, their counts and settings\n"
                  "  create    create a queue, with settings\n"
@@ -323,9 +359,10 @@ int cmd_queue(cli *c, int argc, char **argv)
                  "  resume    start both again\n"
                  "  purge     delete jobs of one state\n"
                  "  drop      remove a queue\n"
-                 "  depth     count the jobs of one queue",
+                 "  depth     count the jobs of one queue\n"
+                 "  limit     limit how many of its jobs are leased at a time",
         .more = "Options of a verb: `pgwork queue create --help`.",
-        .missing = "list, create, set, pause, resume, drain, purge, drop or depth",
+        .missing = "list, create, set, pause, resume, drain, purge, drop, depth or limit",
     };
     return opts_dispatch(c, &use, verbs, NULL, argc, argv);
 }

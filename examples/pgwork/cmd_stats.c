@@ -26,7 +26,8 @@ static const char *stats_state(const pgw_queue_info *q)
     if (q->paused) return q->draining ? "closed" : "paused";
     if (q->draining) return "draining";
     if (d->leased > 0) return "active";
-    return d->ready > 0 ? "waiting" : d->delayed > 0 ? "delayed" : "empty";
+    if (d->ready > 0) return "waiting";
+    return d->gated > 0 ? "gated" : d->delayed > 0 ? "delayed" : "empty";
 }
 
 static int stats_each(const pgw_queue_info *q, void *arg)
@@ -47,6 +48,7 @@ static int stats_each(const pgw_queue_info *q, void *arg)
         out_int(&o, "ready", d->ready);
         out_int(&o, "leased", d->leased);
         out_int(&o, "delayed", d->delayed);
+        out_int(&o, "gated", d->gated);
         out_int(&o, "dead", d->dead);
         out_int(&o, "done", d->done);
         out_int(&o, "oldest_ms", d->oldest_ms);
@@ -58,6 +60,7 @@ static int stats_each(const pgw_queue_info *q, void *arg)
     table_int(&s->rows, d->ready);
     table_int(&s->rows, d->leased);
     table_int(&s->rows, d->delayed);
+    table_int(&s->rows, d->gated);
     table_int(&s->rows, d->dead);
     table_int(&s->rows, d->done);
     table_age(&s->rows, d->oldest_ms ? d->oldest_ms : -1);
@@ -66,8 +69,8 @@ static int stats_each(const pgw_queue_info *q, void *arg)
 
 static int stats_once(cli *c, const args *a, int64_t at_most, bool redraw)
 {
-    static const char *const headings[] = {"QUEUE",    "STATE", "READY>", "LEASED>",
-                                           "DELAYED>", "DEAD>", "DONE>",  "OLDEST>"};
+    static const char *const headings[] = {"QUEUE",  "STATE", "READY>", "LEASED>", "DELAYED>",
+                                           "GATED>", "DEAD>", "DONE>",  "OLDEST>"};
     bool seen[64] = {false};
     char now[TEXT_TIME];
     sample s = {.json = c->json, .now_us = text_now_us(), .only = a, .seen = seen};

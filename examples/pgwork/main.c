@@ -16,7 +16,8 @@ static int cmd_version(cli *c, int argc, char **argv);
 
 static const verb commands[] = {
     {"migrate", "create or update the schema", cmd_migrate},
-    {"queue", "list, create, set, pause, resume, drain, purge, drop, depth", cmd_queue},
+    {"queue", "list, create, set, pause, resume, drain, purge, drop, depth, limit", cmd_queue},
+    {"groups", "list, set, reset, hold, unblock, purge", cmd_groups},
     {"enqueue", "add jobs from arguments, a file or stdin", cmd_enqueue},
     {"work", "run a command for each job, as xargs does", cmd_work},
     {"claim", "take jobs, for scripts", cmd_claim},

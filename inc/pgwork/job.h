@@ -38,6 +38,7 @@ typedef enum pgw_state {
     PGW_STATE_ANY, /* in options: all of them; of a job: not known */
     PGW_STATE_READY,
     PGW_STATE_DELAYED,
+    PGW_STATE_GATED, /* waits for other jobs of its group */
     PGW_STATE_LEASED,
     PGW_STATE_DONE,
     PGW_STATE_DEAD,
@@ -127,7 +128,7 @@ typedef struct pgw_job_spec {
     pgw_key_scope key_scope;
     pgw_key_policy key_policy;
     int64_t key_period_ms;    /* for PGW_KEY_SCOPE_PERIOD: 1 ms to a year */
-    const char *group;        /* kept with the job, 1 to 255 bytes; NULL: none */
+    const char *group;        /* has a limit (pgwork/group.h), 1 to 255 bytes; NULL: none */
     int64_t expires_us;       /* kept with the job, server's clock; PGW_NONE: none */
     const char *meta;         /* such as a trace context, a JSON object that a claim returns; NULL: none */
     const char *op;           /* operation id, a UUID as text, which makes the enqueue repeatable; NULL: none. It is

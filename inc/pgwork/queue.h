@@ -77,6 +77,22 @@ PGW_API pgw_status pgw_queue_pause(pgw *h, const char *queue);
 PGW_API pgw_status pgw_queue_drain(pgw *h, const char *queue);
 PGW_API pgw_status pgw_queue_resume(pgw *h, const char *queue);
 /**
+ * Limits how many jobs of a queue are leased at a time, over all workers: for licences, GPUs and
+ * fragile services. The others are gated, see pgwork/group.h.
+ *
+ * @param h      the handle
+ * @param queue  its name
+ * @param limit  1 .. 10,000; PGW_UNLIMITED: none
+ * @returns
+ * - PGW_OK
+ * - PGW_ENOTFOUND
+ * @note Jobs that are leased when it is called go on. A reaper takes jobs that are ready by then to
+ *   the gate, a thousand at each tick.
+ *
+ *     st = pgw_queue_limit(h, "render", 4); // there are four GPUs
+ */
+PGW_API pgw_status pgw_queue_limit(pgw *h, const char *queue, int limit);
+/**
  * Deletes jobs in a state that are there when it begins; never leased ones.
  *
  * @param h        the handle
@@ -110,12 +126,12 @@ PGW_API pgw_status pgw_queue_drop(pgw *h, const char *queue, bool force);
 
 typedef struct pgw_depth {
     size_t struct_size;
-    int64_t ready, leased, delayed, dead, done;
+    int64_t ready, leased, delayed, gated, dead, done; /* gated: wait for jobs of their group */
     int64_t oldest_ms; /* how long the oldest ready job has waited (see below); 0: none */
 } pgw_depth;
-#define PGW_DEPTH_INIT                      \
-    {                                       \
-        sizeof(pgw_depth), 0, 0, 0, 0, 0, 0 \
+#define PGW_DEPTH_INIT                         \
+    {                                          \
+        sizeof(pgw_depth), 0, 0, 0, 0, 0, 0, 0 \
     }
 /**
  * Counts the jobs of a queue.

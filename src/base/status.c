@@ -215,13 +215,11 @@ const char *pgw__status_hint(const char *sqlstate)
 
 /* ---- words for the states of jobs ---- */
 
-static const char *const status_states[] = {[PGW_STATE_ANY] = "all",
-                                            [PGW_STATE_READY] = "ready",
-                                            [PGW_STATE_DELAYED] = "delayed",
-                                            [PGW_STATE_LEASED] = "leased",
-                                            [PGW_STATE_DONE] = "done",
-                                            [PGW_STATE_DEAD] = "dead",
-                                            [PGW_STATE_CANCELLED] = "cancelled"};
+static const char *const status_states[] = {
+    [PGW_STATE_ANY] = "all",         [PGW_STATE_READY] = "ready",
+    [PGW_STATE_DELAYED] = "delayed", [PGW_STATE_GATED] = "gated",
+    [PGW_STATE_LEASED] = "leased",   [PGW_STATE_DONE] = "done",
+    [PGW_STATE_DEAD] = "dead",       [PGW_STATE_CANCELLED] = "cancelled"};
 #define STATUS_STATES (sizeof(status_states) / sizeof(status_states[0]))
 
 const char *pgw_state_name(pgw_state state)

@@ -209,6 +209,7 @@ static int64_t load_due(const pgw_load *l, const pgw_job_spec *j)
     const int64_t now = load_now(l);
 
     if (j->delay_ms > 0) return now + j->delay_ms * 1000;
+    if (j->group != NULL && j->run_at_us < now) return now; /* the next tick takes it to its gate */
     return j->run_at_us > now ? j->run_at_us : 0;
 }
 

@@ -92,6 +92,16 @@ pgw_status pgw_queue_resume(pgw *h, const char *queue)
     return queue_switch(h, PGW__SQL_QUEUE_RESUME, queue);
 }
 
+pgw_status pgw_queue_limit(pgw *h, const char *queue, int limit)
+{
+    const pgw__param params[] = {P_TEXT(queue), P_INT4_OR_NULL(limit, limit == PGW_UNLIMITED),
+                                 P_END};
+    pgw_status st = pgw__check_queue(h, queue);
+
+    if (st == PGW_OK && limit != PGW_UNLIMITED) st = pgw__check_int(h, "limit", limit, 1, 10000);
+    return st == PGW_OK ? pgw__ask(h, PGW__SQL_QUEUE_LIMIT, params) : st;
+}
+
 /* ---- the end of jobs and queues ---- */
 
 static pgw_status queue_purge(pgw *h, int64_t *deleted, const char *queue, const char *state)
@@ -108,7 +118,7 @@ pgw_status pgw_queue_purge(pgw *h, const char *queue, pgw_state state, int64_t *
     if (deleted != NULL) *deleted = 0;
     st = pgw__check_queue(h, queue);
     if (st == PGW_OK && (pgw_state_name(state) == NULL || state == PGW_STATE_LEASED ||
-                         state == PGW_STATE_CANCELLED))
+                         state == PGW_STATE_GATED || state == PGW_STATE_CANCELLED))
         st = pgw__pq_refuse(h, "state", pgw_state_name(state), "ready, delayed, dead, done, all");
     return st == PGW_OK ? queue_purge(h, deleted, queue, pgw_state_name(state)) : st;
 }
@@ -124,15 +134,16 @@ pgw_status pgw_queue_drop(pgw *h, const char *queue, bool force)
 
 /* ---- counts ---- */
 
-/* Six columns from col on, in the order of pgw_depth. */
+/* Seven columns from col on, in the order of pgw_depth. */
 static void queue_depth_from(pgw_depth *depth, const pgw__rows *rows, int row, int col)
 {
     depth->ready = pgw__rows_int(rows, row, col);
     depth->leased = pgw__rows_int(rows, row, col + 1);
     depth->delayed = pgw__rows_int(rows, row, col + 2);
-    depth->dead = pgw__rows_int(rows, row, col + 3);
-    depth->done = pgw__rows_int(rows, row, col + 4);
-    depth->oldest_ms = pgw__rows_int(rows, row, col + 5);
+    depth->gated = pgw__rows_int(rows, row, col + 3);
+    depth->dead = pgw__rows_int(rows, row, col + 4);
+    depth->done = pgw__rows_int(rows, row, col + 5);
+    depth->oldest_ms = pgw__rows_int(rows, row, col + 6);
 }
 
 typedef struct queue_depth_ctx {

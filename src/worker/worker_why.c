@@ -6,11 +6,12 @@
 
 #define WHY_AGAIN_MS 60000 /* between two looks of a worker that has nothing to do */
 
-enum { WHY_NOTHING, WHY_PAUSED, WHY_DELAYED };
+enum { WHY_NOTHING, WHY_PAUSED, WHY_DELAYED, WHY_GATED };
 
 static const char *const why_words[] = {
     [WHY_PAUSED] = "is paused: nothing is claimed from it until it is resumed",
-    [WHY_DELAYED] = "has delayed jobs only: none can be claimed before its time"};
+    [WHY_DELAYED] = "has delayed jobs only: none can be claimed before its time",
+    [WHY_GATED] = "has jobs that wait for others of their group only"};
 
 bool pgw__worker_why_init(pgw_worker *w, size_t queues)
 {
@@ -24,6 +25,8 @@ static int why_judge(const pgw_queue_info *q, void *arg)
 
     if (q->paused)
         *(unsigned char *)arg = WHY_PAUSED;
+    else if (d->gated > 0 && d->ready + d->leased == 0)
+        *(unsigned char *)arg = WHY_GATED;
     else if (d->delayed > 0 && d->ready + d->leased == 0)
         *(unsigned char *)arg = WHY_DELAYED;
     return 0;

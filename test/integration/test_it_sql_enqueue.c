@@ -1036,6 +1036,7 @@ void test_group_expiry_and_meta_stay_with_a_job(void)
     static const char claimed[] = "SELECT string_agg(DISTINCT meta::text, ',') FROM"
                                   " pgwork.claim('{q}', 100, current_setting('application_name'))";
 
+    kit_do(a, "SELECT pgwork.queue_create('q'), pgwork.group_set('q', 'g', 100)");
     kit_do(a, "SELECT pgwork.enqueue('q', grp => 'g', expires_at => '2100-01-01 00:00Z',"
               " meta => '{\"trace\": 1}', delay_ms => 60000)");
     kit_do(a, "SELECT pgwork.enqueue_many('q', array_fill('1'::jsonb, ARRAY[40]), grps => '{g}',"

@@ -195,7 +195,7 @@ void test_jobs_of_a_state_cost_no_more_where_many_are_done(void)
 void test_what_a_list_refuses(void)
 {
     kit_refused(a, "PW001",
-                "argument state|\"asleep\"|ready, delayed, leased, done, dead, cancelled",
+                "argument state|\"asleep\"|ready, gated, delayed, leased, done, dead, cancelled",
                 "SELECT pgwork.job_list(state => 'asleep')");
     kit_refused(a, "PW001", "argument id|\"0\"|1 and up", "SELECT pgwork.job_list(id => 0)");
     kit_refused(a, "PW001", "argument after_id|\"-1\"|0 and up",

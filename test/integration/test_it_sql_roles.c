@@ -104,7 +104,7 @@ void test_nobody_may_call_the_private_functions_nor_a_stranger_anything(void)
 }
 
 #define VIEWS                                                                           \
-    "beats, job, last_tick, log, migrations, minutes, queue_stats, queues, schedules, " \
+    "beats, groups, job, last_tick, log, migrations, minutes, queue_stats, queues, schedules, " \
     "stuck_jobs, "                                                                      \
     "ticks, workers"
 

@@ -305,7 +305,7 @@ void kit_due(PGconn *conn, const char *queue)
 {
     kit_do(conn,
            "UPDATE pgwork.delayed_job SET run_at = clock_timestamp() - interval '1 s'"
-           " WHERE queue = (SELECT id FROM pgwork.queue WHERE name = '%s')",
+           " WHERE gate IS NULL AND queue = (SELECT id FROM pgwork.queue WHERE name = '%s')",
            queue);
 }
 

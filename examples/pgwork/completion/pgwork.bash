@@ -21,7 +21,7 @@ _pgwork_offer() {
 _pgwork() {
     local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}
     local commands="migrate queue enqueue work claim complete fail extend release snooze reap ls show
-        cancel reschedule retry dead bulk log wait stats workers demand metrics doctor cron lock locks sem table help version"
+        cancel reschedule retry dead bulk log wait stats workers demand metrics doctor cron lock locks sem table groups help version"
     local global="-d --dsn-file --schema -X --set --json --no-color -q --quiet -v --verbose -h --help
         -V --version"
     local command= verb= i IFS=$' \t\n'
@@ -130,6 +130,14 @@ _pgwork() {
         run) own="--permits -w --wait -n --no-wait -E --held-code --ttl --grace --holder --pass --" ;;
         extend) own="--ttl" ;;
         drop) own="--force" ;;
+        esac
+        ;;
+    groups)
+        verbs="list set reset hold unblock purge"
+        case $verb in
+        list) own="--at-most" ;;
+        set) own="--limit --retry" ;;
+        hold) own="--for" ;;
         esac
         ;;
     table)
