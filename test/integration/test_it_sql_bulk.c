@@ -97,7 +97,25 @@ void test_every_field_of_a_job_survives_a_move(void)
     TEST_ASSERT_EQUAL_STRING(before, kit_text(b, "%s", fields));
     TEST_ASSERT_EQUAL_STRING("r", kit_text(b, "SELECT string_agg(DISTINCT queue, ',') FROM "
                                               "pgwork.job"));
-    TEST_ASSERT_EQUAL_INT64(5000, kit_number(b, "SELECT lease_ms FROM pgwork.live_job"));
+    TEST_ASSERT_EQUAL_INT64(5, kit_number(b, "SELECT extract(epoch FROM lease_until - server_time)"
+                                             "::int FROM pgwork.claim('{r}', 1, 'w')"));
+}
+
+void test_a_job_that_is_moved_frees_its_place_in_the_group(void)
+{
+    kit_do(a, "SELECT pgwork.enqueue('q', '1', grp => 'g'), pgwork.enqueue('q', '2', grp => 'g'), "
+              "pgwork.maintain()");
+    TEST_ASSERT_EQUAL_STRING("ready gated", kit_text(b, "SELECT string_agg(state, ' ' ORDER BY id) "
+                                                        "FROM pgwork.job"));
+    kit_do(a, "SELECT pgwork.bulk('move', '{\"queue\":\"q\",\"state\":\"ready\"}', "
+              "'{\"to\":\"r\"}')");
+    TEST_ASSERT_EQUAL_STRING("2 1",
+                             kit_text(b, "SELECT (SELECT payload::text FROM pgwork.claim('{q}', 9, "
+                                         "'w')) || ' ' || (SELECT payload::text FROM "
+                                         "pgwork.claim('{r}', 9, 'w'))"));
+    kit_do(a, "SELECT pgwork.enqueue('q', '3', grp => 'g')");
+    TEST_ASSERT_EQUAL_INT64(1, bulk("purge", "{\"queue\":\"q\",\"state\":\"gated\"}", "{}"));
+    TEST_ASSERT_EQUAL_STRING("0 1 0 0 0", kit_places(b, "q"));
 }
 
 /* -- while others claim -- */

@@ -158,14 +158,16 @@ void test_purge_goes_piece_by_piece(void)
 
 void test_depth(void)
 {
-    static const fake_cell answer[] = {F_INT(1), F_INT(2), F_INT(3), F_INT(4), F_INT(5), F_INT(6)};
+    static const fake_cell answer[] = {F_INT(1), F_INT(2), F_INT(3), F_INT(7),
+                                       F_INT(4), F_INT(5), F_INT(6)};
     pgw_depth d = PGW_DEPTH_INIT;
 
-    FAKE_ROWS(answer, 6);
+    FAKE_ROWS(answer, 7);
     TEST_ASSERT_EQUAL(PGW_OK, pgw_queue_depth(FAKE_H, "q", PGW_UNLIMITED, &d));
     TEST_ASSERT_EQUAL_INT64(1, d.ready);
     TEST_ASSERT_EQUAL_INT64(2, d.leased);
     TEST_ASSERT_EQUAL_INT64(3, d.delayed);
+    TEST_ASSERT_EQUAL_INT64(7, d.gated);
     TEST_ASSERT_EQUAL_INT64(4, d.dead);
     TEST_ASSERT_EQUAL_INT64(5, d.done);
     TEST_ASSERT_EQUAL_INT64(6, d.oldest_ms);
@@ -179,14 +181,15 @@ void test_depth(void)
 /* A program may be older than the library, or newer, or have forgotten. */
 void test_as_much_of_a_struct_is_filled_as_there_is(void)
 {
-    static const fake_cell answer[] = {F_INT(1), F_INT(2), F_INT(3), F_INT(4), F_INT(5), F_INT(6)};
+    static const fake_cell answer[] = {F_INT(1), F_INT(2), F_INT(3), F_INT(7),
+                                       F_INT(4), F_INT(5), F_INT(6)};
     struct {
         pgw_depth d;
         int64_t later[2];
     } newer = {PGW_DEPTH_INIT, {7, 7}};
     pgw_depth d = PGW_DEPTH_INIT;
 
-    FAKE_ROWS(answer, 6);
+    FAKE_ROWS(answer, 7);
     d.struct_size = offsetof(pgw_depth, dead);
     d.dead = d.oldest_ms = 7;
     TEST_ASSERT_EQUAL(PGW_OK, pgw_queue_depth(FAKE_H, "q", PGW_UNLIMITED, &d));
@@ -231,14 +234,15 @@ static int each(const pgw_queue_info *q, void *arg)
 
 #define QUEUE_ROW                                                                                \
     F_TEXT("q"), F_INT(1), F_INT(0), F_INT(3), F_INT(4), F_INT(5), F_INT(6), F_INT(7), F_INT(8), \
-        F_INT(1), F_INT(0), F_INT(10), F_INT(11), F_INT(12), F_INT(13), F_INT(14), F_INT(15)
+        F_INT(1), F_INT(0), F_INT(10), F_INT(11), F_INT(12), F_INT(13), F_INT(14), F_INT(16),    \
+        F_INT(15)
 
 void test_queues_are_shown_until_the_caller_has_enough(void)
 {
     static const fake_cell answer[] = {QUEUE_ROW, QUEUE_ROW, QUEUE_ROW};
     int enough = 2;
 
-    FAKE_ROWS(answer, 17);
+    FAKE_ROWS(answer, 18);
     TEST_ASSERT_EQUAL(PGW_OK, pgw_queues_each(FAKE_H, COUNTED(NULL, 100), each, &enough));
     TEST_ASSERT_EQUAL_INT(0, enough);
     fake.rows = 0;
