@@ -1,10 +1,10 @@
--- 0003: producers. A job exists from the commit of the transaction that enqueued it. Every function that draws
--- positions takes the transaction's id first, and the lock of live_job: by these two the low-water marks
--- (0004_marks.sql) find a transaction that may own a position.
+-- 0003: producers. A job exists from the commit of the transaction that enqueued it. Every function
+-- that draws positions first takes the transaction's id and the lock of live_job. By these two the
+-- low-water marks (0004_marks.sql) find a transaction that may own a position.
 
--- Where a live job lies, by its id: `first` is the id of its row, NULL of one at its first position.
--- Here and in later joins even the queue comes from the list of what is looked for, and by = ANY, so that no plan
--- can begin with all jobs: that looks cheap while the table is empty, and is kept when it has grown.
+-- Finds live jobs by id. `first` is the id of a job's row, NULL for a job at its first position. Here
+-- and in later joins even the queue comes from the list of wanted ids, by = ANY, so that no plan can
+-- start with all jobs. Such a plan looks cheap while the table is empty, and is kept when it has grown.
 CREATE FUNCTION pgwork._find(queue integer, id bigint)
 RETURNS TABLE (lane smallint, pos bigint, first bigint, leased boolean, shared boolean) LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
@@ -15,7 +15,7 @@ BEGIN
       JOIN pgwork.live_job j ON j.queue = ANY (ARRAY[p.queue]) AND j.lane = p.lane AND j.pos = p.pos AND j.id IS NULL
      LIMIT 1;
     IF NOT FOUND THEN
-        -- All ids of a batch row agree except for their last 19 bits, so few rows come into question.
+        -- All ids of a batch row agree except for their last 19 bits, so few rows qualify.
         RETURN QUERY SELECT j.lane, j.pos, j.id, j.token IS NOT NULL, j.ids IS NOT NULL FROM pgwork.live_job j
          WHERE j.queue = _find.queue AND j.id BETWEEN _find.id & ~524287::bigint AND _find.id AND j.last_id >= _find.id
            AND CASE WHEN j.ids IS NULL THEN j.id = _find.id
@@ -30,7 +30,7 @@ BEGIN
         OR EXISTS (SELECT FROM pgwork.delayed_job j WHERE j.queue = _waits.queue AND j.id = _waits.id);
 END $$;
 
--- The size of a job. A payload that comes from a table may be compressed.
+-- The size of a job. A payload from a table may be compressed.
 CREATE FUNCTION pgwork._bytes(payload jsonb, body bytea) RETURNS bigint LANGUAGE sql STABLE
 RETURN coalesce(CASE WHEN pg_column_compression(payload) IS NULL THEN pg_column_size(payload)
                      ELSE octet_length(payload::text) END, 0)::bigint + coalesce(octet_length(body), 0);
@@ -77,7 +77,7 @@ BEGIN
                                   'key_period_ms', key_period_ms::text, '1 .. 31536000000 (a year)');
 END $$;
 
--- When a job becomes ready; NULL: now. Ten years ahead at most, in either way.
+-- When a job becomes ready. NULL: now. At most ten years ahead.
 CREATE FUNCTION pgwork._due(run_at timestamptz, delay_ms bigint, i bigint DEFAULT NULL) RETURNS timestamptz
 LANGUAGE plpgsql AS $$
 DECLARE top CONSTANT timestamptz := pgwork._now() + interval '315360000 s';
@@ -91,16 +91,16 @@ BEGIN
     RETURN coalesce(run_at, pgwork._now() + nullif(delay_ms, 0) * interval '1 ms');
 END $$;
 
--- Begins an enqueue. If its operation was applied before: the ids of then, whatever would be refused by now.
+-- Begins an enqueue. If its operation was applied before, returns the earlier ids, even if it would be refused now.
 CREATE FUNCTION pgwork._begin(q pgwork.queue, op uuid) RETURNS bigint[] LANGUAGE plpgsql AS $$
 DECLARE before bigint[];
 BEGIN
     WHILE _begin.op IS NOT NULL LOOP
         INSERT INTO pgwork.operation (queue, op, ids) VALUES (q.id, _begin.op, '{}') ON CONFLICT DO NOTHING;
         EXIT WHEN FOUND; -- _put() completes it
-        -- A lock has to be written: so this answer, too, waits for the disk, and for a synchronous standby.
+        -- To lock it is a write, so this answer, too, waits for the disk, and for a synchronous standby.
         SELECT o.ids INTO before FROM pgwork.operation o WHERE o.queue = q.id AND o.op = _begin.op FOR KEY SHARE;
-        IF FOUND THEN RETURN before; END IF; -- else it has just been pruned
+        IF FOUND THEN RETURN before; END IF; -- otherwise it has just been pruned
     END LOOP;
     IF q.draining THEN
         RAISE EXCEPTION 'queue "%" is being drained and takes no jobs', q.name
@@ -111,8 +111,8 @@ BEGIN
     RETURN NULL;
 END $$;
 
--- Takes the job's unique key: `id` is this job, or the one that has it. Waits for a racing producer of the same key to
--- commit or roll back. Locks nothing of what is there: finishing jobs must not wait for a producer.
+-- Takes the job's unique key. `id` is this job, or the job that has the key. Waits for a concurrent producer
+-- of the same key to commit or roll back. Locks no existing row: finishing jobs must not wait for a producer.
 CREATE FUNCTION pgwork._take_key(q pgwork.queue, j pgwork._new_job, key_scope text, key_policy text,
     key_period_ms bigint, i bigint, OUT id bigint, OUT outcome text) LANGUAGE plpgsql AS $$
 DECLARE
@@ -124,10 +124,10 @@ BEGIN
         VALUES (q.id, j.key, j.id, until, key_scope = 'ready') ON CONFLICT DO NOTHING;
         EXIT WHEN FOUND;
         SELECT * INTO taken FROM pgwork.unique_key u WHERE u.queue = q.id AND u.key = j.key;
-        CONTINUE WHEN NOT FOUND; -- freed in between
+        CONTINUE WHEN NOT FOUND; -- freed in the meantime
         waits := pgwork._waits(q.id, taken.id);
         IF taken.free_after <= pgwork._now() OR taken.while_ready AND NOT waits THEN
-            -- Its period is over; or its job was claimed, which frees it: claims do not look after keys.
+            -- Its period has ended; or its job was claimed, which frees the key: claims do not read keys.
             UPDATE pgwork.unique_key u SET id = j.id, free_after = until, while_ready = key_scope = 'ready'
              WHERE u.queue = q.id AND u.key = j.key AND u.id = taken.id;
             EXIT WHEN FOUND;
@@ -137,7 +137,7 @@ BEGIN
                                   'it is job ' || taken.id, i);
         END IF;
         id := taken.id; outcome := 'exists';
-        IF key_policy = 'replace' THEN -- a running job is left alone
+        IF key_policy = 'replace' THEN -- a running job is not changed
             UPDATE pgwork.live_job r SET payload = j.payload, body = j.body
               FROM (SELECT q.id AS queue, f.* FROM pgwork._find(q.id, taken.id) f OFFSET 0) f
              WHERE r.queue = ANY (ARRAY[f.queue]) AND r.lane = f.lane AND r.pos = f.pos AND r.token IS NULL
@@ -147,7 +147,7 @@ BEGIN
                  WHERE d.queue = q.id AND d.id = taken.id;
             END IF;
             outcome := CASE WHEN FOUND THEN 'replaced' ELSE 'exists' END;
-            -- Did it cease to wait meanwhile? Does it after all, moved while we looked?
+            -- Whether the job stopped waiting in the meantime, or waits in another table.
             CONTINUE WHEN outcome = 'exists' AND (waits OR pgwork._waits(q.id, taken.id));
         END IF;
         RETURN;
@@ -155,7 +155,7 @@ BEGIN
     id := j.id; outcome := 'new';
 END $$;
 
--- What became of a job that was to be enqueued. A type of its own: OUT parameters would be decoded at every call.
+-- The outcome for a job to enqueue. A type, because OUT parameters would be decoded at every call.
 CREATE TYPE pgwork.enqueued AS (id bigint, outcome text);
 
 CREATE FUNCTION pgwork.enqueue(queue text, payload jsonb DEFAULT NULL, kind text DEFAULT '', body bytea DEFAULT NULL,
@@ -167,8 +167,8 @@ RETURNS pgwork.enqueued
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 DECLARE job pgwork.enqueued; waiters boolean; q pgwork.queue; before bigint[]; new pgwork._new_job;
 BEGIN
-    -- Nearly always there is nothing to look after: one statement looks, checks and puts the job. All conditions look
-    -- at t, so that they are one filter. The one thing that is not null is the transaction's id.
+    -- The usual case: one statement checks everything and stores the job. All conditions refer to
+    -- t, so that they form one filter. The only value that is not null is the transaction's id.
     INSERT INTO pgwork.live_job (queue, lane, kind, payload, body)
     SELECT t.id, 2 * enqueue.priority + 1, enqueue.kind, enqueue.payload, enqueue.body FROM pgwork.queue t
      WHERE t.name = enqueue.queue
@@ -181,7 +181,7 @@ BEGIN
     RETURNING pos, 'new', pgwork._held(pgwork._waiters(enqueue.queue, 272)) INTO job.id, job.outcome, waiters;
     IF NOT waiters THEN
         RETURN job;
-    ELSIF waiters THEN -- and not NULL: nothing was put
+    ELSIF waiters THEN -- and not NULL: nothing was stored
         PERFORM pgwork._wake(t.name, 1) FROM pgwork.queue t WHERE t.name = enqueue.queue AND t.notify;
         RETURN job;
     END IF;
@@ -197,7 +197,7 @@ BEGIN
 END $$;
 
 
--- An argument of many values: an element per job, or one for all. Returns the bytes in all jobs together.
+-- An argument with many values: one element per job, or one for all. Returns the bytes of all jobs together.
 CREATE FUNCTION pgwork._check_length(n integer, name text, given anyarray) RETURNS bigint LANGUAGE plpgsql AS $$
 BEGIN
     IF cardinality(given) NOT IN (1, n) THEN
@@ -219,7 +219,7 @@ END $$;
 CREATE FUNCTION pgwork._ith(given anyarray, i bigint) RETURNS anyelement
 LANGUAGE sql IMMUTABLE AS 'SELECT given[CASE WHEN cardinality(given) = 1 THEN 1 ELSE i END]';
 
--- Stores new jobs: plain ones as batch rows, a hundred each, where there are several. How many are ready.
+-- Stores new jobs; several plain ones as batch rows of a hundred. Returns how many are ready.
 CREATE FUNCTION pgwork._store(queue integer, jobs pgwork._new_job[]) RETURNS bigint LANGUAGE plpgsql SET jit = off AS $$
 DECLARE now_is CONSTANT timestamptz := pgwork._now(); n_ready bigint;
 BEGIN
@@ -247,7 +247,7 @@ BEGIN
     RETURN n_ready;
 END $$;
 
--- Locks what is about to be replaced: one such call at a time, and in the order of cancel(), so that none deadlocks.
+-- Locks jobs to be replaced: one such call at a time, and in the order of cancel(), so that there is no deadlock.
 CREATE FUNCTION pgwork._lock_replaced(queue integer, keys text[]) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM pg_advisory_xact_lock(pgwork._lock('replace', queue))
@@ -354,7 +354,7 @@ BEGIN
         INSERT INTO pgwork.cancel_request VALUES (q.id, one) ON CONFLICT DO NOTHING; -- and no lock of its row
         RETURN 'requested';
     ELSIF place.shared THEN
-        -- The lock first, then a look of its own: where the job stands may have changed while we waited.
+        -- The lock first, then a new snapshot: the job may have moved while this waited.
         SELECT j.ctid INTO row_at FROM pgwork.live_job j
          WHERE j.queue = q.id AND j.lane = place.lane AND j.pos = place.pos AND j.id = place.first FOR UPDATE;
         SELECT * INTO gone FROM pgwork.live_job j WHERE j.ctid = row_at AND j.token IS NULL AND one = ANY (j.ids);
@@ -392,19 +392,19 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit 
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 DECLARE q pgwork.queue := pgwork._queue(cancel.queue); misses integer;
 BEGIN
-    -- In the order in which everybody locks jobs. Otherwise two calls for the same jobs could wait for each other.
+    -- In the common order of locking jobs. Otherwise two calls for the same jobs could wait for each other.
     FOR id IN SELECT u.id FROM unnest(ids) WITH ORDINALITY u (id, i)
                 LEFT JOIN LATERAL pgwork._find(q.id, u.id) f ON true ORDER BY f.pos, f.lane, u.id, u.i LOOP
         misses := 0;
         LOOP
             status := pgwork._cancel(q, id);
-            -- Each place is looked at with a snapshot of its own, and a job can move from one to another between two of
-            -- them. So it is gone when two rounds have not met it.
+            -- Each table is read with a new snapshot, and a job can move between two of them. So a
+            -- job is gone if two rounds have not found it.
             EXIT WHEN status IS NOT NULL OR misses > 1;
             misses := CASE WHEN pgwork._waits(q.id, id) OR EXISTS (SELECT FROM pgwork._find(q.id, id)) THEN 0
                            ELSE misses + 1 END;
         END LOOP;
-        IF status = 'requested' AND pgwork._may_notify() THEN -- the worker that has it listens there
+        IF status = 'requested' AND pgwork._may_notify() THEN -- the worker that has the job listens there
             PERFORM pg_notify('pgwork_cancel_' || split_part('pgwork.', '.', 1), id::text);
         END IF;
         status := coalesce(status, 'gone');
@@ -414,4 +414,4 @@ END $$;
 
 COMMENT ON FUNCTION pgwork.enqueue IS 'Adds a job in your transaction. outcome: new, exists, replaced or repeated.';
 COMMENT ON FUNCTION pgwork.enqueue_many IS 'Adds many jobs at once, all or none; a row for each in order.';
-COMMENT ON FUNCTION pgwork.cancel IS 'Removes waiting jobs (cancelled), asks holders to stop (requested); else gone.';
+COMMENT ON FUNCTION pgwork.cancel IS 'Removes waiting jobs (cancelled), asks holders to stop (requested); or gone.';

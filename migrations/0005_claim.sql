@@ -19,7 +19,7 @@ CREATE TYPE pgwork.claimed_batch AS (queue text, id bigint, token uuid, attempt 
     lease_until timestamptz, server_time timestamptz, meta jsonb, quarantined boolean,
     ids bigint[], kinds text[], payloads jsonb[], created timestamptz[]);
 
--- Queues by their first ready jobs: priority, then age. A queue without any comes last, since a job may just come.
+-- Queues by their first ready jobs: priority, then age. Queues without one come last, because a job may arrive.
 CREATE FUNCTION pgwork._by_head(queues text[]) RETURNS text[] LANGUAGE plpgsql AS $$
 BEGIN
     RETURN ARRAY(
@@ -70,7 +70,7 @@ BEGIN
     RETURN wanted;
 END $$;
 
--- May it be merged? One job at its first position, without anything of its own, whose value is not costly to copy.
+-- Whether a job may be merged: one plain job at its first position, whose value is cheap to copy.
 CREATE FUNCTION pgwork._is_plain(j pgwork.live_job) RETURNS boolean LANGUAGE sql STABLE PARALLEL SAFE
 RETURN num_nonnulls(j.id, j.key, j.error, j.max_attempts, j.lease_ms, j.body, j.tags, j.grp, j.expires_at, j.meta) = 0
    AND coalesce(pg_column_size(j.payload), 0) <= 2000 AND pg_column_compression(j.payload) IS NULL;
@@ -115,10 +115,10 @@ BEGIN
             pgwork._refuse_unless(cardinality(queues) BETWEEN 1 AND 64, 'queues', queues::text, '1 to 64 names');
 END $$;
 
--- A session remembers this of a queue for 200 ms, so that its claims do not walk over what was claimed since the last
--- tick: a hint, which is lost with the session, and never decides. [1] the queue's name, hashed  [2] until when, ms
--- [3] 1: there may be quarantined jobs  [4] jobs in a row  [5] so many positions hold 32 rows  [6] the position behind
--- which priority 0 goes on; -1: all jobs have lower priorities  [7] when to look again
+-- A session remembers this about a queue for 200 ms, so that its claims skip what was claimed since the last
+-- tick. It is a hint: lost with the session, never decisive. [1] the queue's name, hashed [2] valid until, ms
+-- [3] 1: there may be quarantined jobs [4] jobs in a row [5] 32 rows span so many positions [6] the position
+-- after which priority 0 continues; -1: all jobs have lower priorities [7] when to check again
 CREATE FUNCTION pgwork._hint(queue text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN 'pgwork.claim_' || (hashtext(queue) & 63)::text;
 
@@ -146,8 +146,8 @@ BEGIN
               rows.width, CASE rows.lane WHEN 1 THEN rows.start ELSE -1 END, now_ms + 10]::text, false)::bigint[];
 END $$;
 
--- The hot path: few statements, each with one possible plan, and no SQL functions but those that are inlined: to start
--- a statement costs more than a job does. A row is one job, or several with `ids`.
+-- The hot path: few statements, each with one possible plan, and only SQL functions that are
+-- inlined. To start a statement costs more than a job. A row is one job, or several with `ids`.
 CREATE FUNCTION pgwork.claim_batch(queues text[], n integer, holder text, lease_ms bigint DEFAULT NULL,
     done_ids bigint[] DEFAULT NULL, done_tokens uuid[] DEFAULT NULL, apart boolean DEFAULT false)
 RETURNS SETOF pgwork.claimed_batch LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -184,7 +184,7 @@ BEGIN
         hint := nullif(current_setting(pgwork._hint(its_name), true), '')::bigint[];
         IF (hint[1] = hashtextextended(its_name, 0) AND now_ms BETWEEN hint[2] - 200 AND hint[2]) IS NOT TRUE THEN
             hint := pgwork._look(its_name, now_ms, NULL);
-            passed := NULL; -- jobs may have become ready in front of what was claimed
+            passed := NULL; -- jobs may have become ready before the claimed ones
         ELSIF now_ms >= hint[7] AND passed & 31 IS DISTINCT FROM 1 THEN
             hint := pgwork._look(its_name, now_ms, hint);
         END IF;
@@ -198,7 +198,7 @@ BEGIN
             alone := part = 'quarantined';
             size := CASE WHEN alone OR apart THEN 1 ELSE hint[4] END;
             IF part = 'near' THEN
-                -- PostgreSQL reads what is left of a page of the index even for one row: so not to its end.
+                -- PostgreSQL reads the rest of an index page even for one row, so there is an upper bound.
                 lanes := '{1}';
                 starts := ARRAY[greatest(hint[6], CASE WHEN passed & 31 = 1 AND its_name = queues[1]
                                                        THEN passed >> 5 END)];
@@ -252,7 +252,7 @@ BEGIN
         END LOOP;
         EXIT WHEN wanted = 0 OR alone AND got > 0;
     END LOOP;
-    -- There may be more than we were woken up for.
+    -- There may be more jobs than this session was woken up for.
     IF (wanted = 0 OR alone AND got > 0) AND pgwork._held(pgwork._waiters(its_name, 272)) THEN
         PERFORM pgwork._wake(t.name, 1) FROM pgwork.queue t WHERE t.name = its_name AND t.notify;
     END IF;

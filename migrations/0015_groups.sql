@@ -28,7 +28,7 @@ CREATE INDEX group_rule_held ON pgwork.group_rule (held_until) WHERE held_until 
 CREATE TABLE pgwork.admitted_job (
     queue integer NOT NULL, id bigint NOT NULL, gate text NOT NULL,
     seq   bigint NOT NULL DEFAULT nextval('pgwork.position'),
-    low   bigint NOT NULL,                -- whoever waits lies behind this place, unless an event says otherwise
+    low   bigint NOT NULL,                -- gated jobs lie behind this place, unless an event says otherwise
     terms integer NOT NULL,               -- the queue's group_terms when it was admitted
     dead  boolean NOT NULL DEFAULT false, -- policy block: a dead letter, which stops its group
     PRIMARY KEY (queue, id, gate)
@@ -227,7 +227,7 @@ BEGIN
              WHERE d.queue = q.id AND d.gate = r.gate AND d.place > r.start ORDER BY d.place LIMIT r.n) w
     ), l AS MATERIALIZED (
         SELECT d.ctid AS at FROM pgwork.delayed_job d WHERE d.ctid = ANY (ARRAY(SELECT c.at FROM c)) FOR UPDATE SKIP LOCKED
-    ), f AS MATERIALIZED ( -- none behind a job that somebody is just cancelling
+    ), f AS MATERIALIZED ( -- none behind a job that another session is cancelling
         SELECT c.*, bool_and(c.at = ANY (ARRAY(SELECT l.at FROM l))) OVER (PARTITION BY c.gate ORDER BY c.place) AS free FROM c
     ), d AS (
         DELETE FROM pgwork.delayed_job d
@@ -245,7 +245,7 @@ BEGIN
         INSERT INTO pgwork.admitted_job (queue, id, gate, low, terms)
         SELECT q.id, d.id, d.gate, d.place, q.group_terms FROM d UNION ALL
         SELECT q.id, n.id, n.grp, pgwork._place(n.priority, n.id), q.group_terms FROM next n
-    ), high AS MATERIALIZED ( -- full, and somebody waits before the place where the search goes on
+    ), high AS MATERIALIZED ( -- full, and a job waits before the place where the search goes on
         SELECT r.gate, r.start, a.ctid AS at FROM room r CROSS JOIN LATERAL (
             SELECT a.ctid FROM pgwork.admitted_job a
              WHERE r.n = 0 AND NOT r.shut AND a.queue = q.id AND a.gate = r.gate AND a.low > r.start OFFSET 0) a
@@ -312,7 +312,7 @@ BEGIN
     ) INSERT INTO pgwork.gate_event (key, queue, gate, place) VALUES (pgwork._gate_lock(q.id, ''), q.id, '', -1);
 END $$;
 
--- What the reaper does at each tick: takes up events, also those that lie further back than claims look; ends holds;
+-- The part of each tick: takes up events, also those that lie further back than claims look; ends holds;
 -- opens groups whose dead letter is gone; and moves the marks of events.
 CREATE FUNCTION pgwork._tick_gates(most integer) RETURNS bigint LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$

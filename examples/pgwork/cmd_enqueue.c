@@ -215,7 +215,7 @@ static int enqueue_file(enqueue *e)
     if (in->fd < 0) {
         code = cli_fail(CLI_USAGE, NULL, "cannot open %s: %s", e->file, strerror(errno));
     } else {
-        if (isatty(in->fd)) cli_say(e->c, "one job a line, end with Ctrl-D");
+        if (isatty(in->fd)) cli_say(e->c, "reading jobs, one per line; end with Ctrl-D");
         code = enqueue_stream(e, in, named ? e->file : "stdin");
     }
     if (named && in->fd >= 0) close(in->fd);
@@ -265,7 +265,7 @@ static void enqueue_summary(const enqueue *e, int64_t added)
     if (e->by_statement) {
         if (e->exists + e->replaced + e->repeated > 0) {
             cli_say(c,
-                    "%" PRId64 " new, %" PRId64 " there already, %" PRId64 " replaced, %" PRId64
+                    "%" PRId64 " new, %" PRId64 " existed, %" PRId64 " replaced, %" PRId64
                     " repeated",
                     e->added, e->exists, e->replaced, e->repeated);
         }
@@ -302,7 +302,7 @@ static int enqueue_run(enqueue *e, const args *a)
     } else if (added) {
         /* also with -q: who sends all of it again has them twice */
         cli_fail(code, NULL, "%" PRId64 " jobs before it were enqueued%s", added,
-                 code == CLI_UNKNOWN ? ", the next lot: unknown" : "");
+                 code == CLI_UNKNOWN ? ", those of the next batch: unknown" : "");
     } else if (code != CLI_UNKNOWN && pgw_error_status(c->h) != PGW_EPROTO) {
         cli_say(c, "nothing was enqueued");
     }
@@ -364,32 +364,33 @@ int cmd_enqueue(cli *c, int argc, char **argv)
     bool json_lines = false, full = false, zero = false;
     const char *scope = "unfinished", *policy = "skip";
     const opt opts[] = {
-        {'f', "file", "FILE", "jobs from FILE, one a line (- or nothing: stdin)", .text = &e.file},
-        {'0', "null", NULL, "records end with NUL, as of `find -print0`", .flag = &zero},
-        {'J', "json-lines", NULL, "each line is the payload, as JSON", .flag = &json_lines},
-        {'F', "full", NULL, "each line is an object: payload, kind, priority, ...", .flag = &full},
-        {0, "member", "NAME", "a plain line becomes {\"NAME\": line} (line)",
+        {'f', "file", "FILE", "read jobs from FILE, one per line (- or none: stdin)",
+         .text = &e.file},
+        {'0', "null", NULL, "lines end with NUL, like those of `find -print0`", .flag = &zero},
+        {'J', "json-lines", NULL, "each line is a payload, as JSON", .flag = &json_lines},
+        {'F', "full", NULL, "each line is an object that describes the job", .flag = &full},
+        {0, "member", "NAME", "a line of text becomes {\"NAME\": \"text\"} (line)",
          .text = &e.form.member},
-        {0, "empty", NULL, "one job without a payload", .flag = &e.empty},
-        {'b', "body", "FILE", "opaque bytes beside the payload of one job", .text = &e.body},
-        {'k', "kind", "KIND", "what sort of job", .text = &job->kind},
+        {0, "empty", NULL, "add one job without a payload", .flag = &e.empty},
+        {'b', "body", "FILE", "bytes to store beside the payload of one job", .text = &e.body},
+        {'k', "kind", "KIND", "kind of the jobs", .text = &job->kind},
         {'p', "priority", "N", "0 (first) to 9 (0)", .number = &job->priority, .min = 0, .max = 9},
-        {0, "delay", "TIME", "not before TIME from now", .ms = &job->delay_ms,
-         .max = 10 * CLI_YEAR},
-        {0, "run-at", "WHEN", "not before, like 2030-01-31T12:00:00Z", .time_us = &job->run_at_us},
-        {0, "max-attempts", "N", "then to the dead letters (as the queue says)",
+        {0, "delay", "TIME", "ready TIME from now", .ms = &job->delay_ms, .max = 10 * CLI_YEAR},
+        {0, "run-at", "WHEN", "ready at WHEN, such as 2030-01-31T12:00:00Z",
+         .time_us = &job->run_at_us},
+        {0, "max-attempts", "N", "failed attempts until a dead letter (that of the queue)",
          .number = &job->max_attempts, .min = 1, .max = 1000},
-        {0, "lease", "TIME", "lease of these jobs (as the queue says)", .ms = &job->lease_ms,
+        {0, "lease", "TIME", "lease of these jobs (that of the queue)", .ms = &job->lease_ms,
          .min = 100, .max = 86400000},
-        {'t', "tag", "TAG", "may be given up to 32 times", .words = &tags},
+        {'t', "tag", "TAG", "add a tag; up to 32 times", .words = &tags},
         {0, "key", "KEY", "unique key of the job", .text = &job->key},
-        {0, "key-scope", "SCOPE",
-         "the key is taken while unfinished, ready or for a period (unfinished)", .text = &scope},
-        {0, "key-policy", "POLICY", "when the key is taken: skip, replace or error (skip)",
+        {0, "key-scope", "SCOPE", "key is taken while unfinished, ready or period (unfinished)",
+         .text = &scope},
+        {0, "key-policy", "POLICY", "if the key is taken: skip, replace or error (skip)",
          .text = &policy},
-        {0, "key-period", "TIME", "for --key-scope period", .ms = &job->key_period_ms, .min = 1,
-         .max = CLI_YEAR},
-        {0, "group", "NAME", "its group, which has a limit", .text = &job->group},
+        {0, "key-period", "TIME", "period of --key-scope period", .ms = &job->key_period_ms,
+         .min = 1, .max = CLI_YEAR},
+        {0, "group", "NAME", "group of the job, which has a limit", .text = &job->group},
         {0, "expires-at", "WHEN", "kept with the job, as --run-at", .time_us = &job->expires_us},
         {0, "meta", "JSON", "an object that a claim returns beside the payload",
          .text = &job->meta},
@@ -397,22 +398,16 @@ int cmd_enqueue(cli *c, int argc, char **argv)
         {.name = NULL}};
     static const usage use = {
         .synopsis = "enqueue QUEUE JOB... [OPTIONS]\nenqueue QUEUE [-f FILE] [OPTIONS] < LINES",
-        .about = "Adds jobs. A JOB or line of text becomes the payload {\"line\": \"...\"}; with "
-                 "--json-lines it is\n"
-                 "the payload; with --full it is an object with any of payload, kind, priority, "
-                 "delay_ms,\n"
-                 "run_at, max_attempts, lease_ms, tags, key, group, expires_at and meta, and the "
-                 "options "
-                 "say\n"
-                 "what it leaves out.",
-        .more = "Prints the id of each job that came by an argument, --key, --op or --full. The "
-                "others go in\n"
-                "all or none, by one COPY, if the role is a member of the tables' owner. All else "
-                "goes in by\n"
-                "lots of up to 10,000 jobs or 8 MB, each all or none: when one fails, those "
-                "before it are in.\n"
-                "A line that is not UTF-8 or not JSON is named, and nothing of its lot is "
-                "added.\n\n"
+        .about = "Adds jobs. A JOB or line of text becomes the payload {\"line\": \"...\"}. With\n"
+                 "--json-lines it is the payload. With --full it is an object with any of\n"
+                 "payload, kind, priority, delay_ms, run_at, max_attempts, lease_ms, tags, key,\n"
+                 "group, expires_at and meta. The options supply missing members.",
+        .more = "Prints the id of each job that came by an argument, --key, --op or --full. If\n"
+                "the role is a member of the tables' owner, one COPY adds all other jobs or\n"
+                "none. Otherwise jobs are added in batches of up to 10,000 jobs or 8 MB. If a\n"
+                "batch fails, earlier batches stay. A line that is not UTF-8 or not valid JSON\n"
+                "is named, and nothing of its batch is added.\n"
+                "\n"
                 "  pgwork enqueue thumbs a.png b.png\n"
                 "  find /data -name '*.png' -print0 | pgwork enqueue -0 thumbs --member file",
         .min = 1,

@@ -69,12 +69,12 @@ static int queue_each(const pgw_queue_info *q, void *arg)
 static int queue_list(cli *c, int argc, char **argv)
 {
     int64_t at_most = 0;
-    const opt opts[] = {{0, "at-most", "N", "count no further than N (0: exact)", .big = &at_most},
+    const opt opts[] = {{0, "at-most", "N", "count up to N jobs (0: all)", .big = &at_most},
                         {.name = NULL}};
     static const usage use = {
         .synopsis = "queue list [--at-most N]",
-        .about = "All queues with their counts and settings. STATE is open, paused (no claims),\n"
-                 "draining (no enqueues) or closed (neither).",
+        .about = "Lists all queues with their counts and settings. STATE is open, paused (no\n"
+                 "claims), draining (no enqueues) or closed (neither).",
         .more = "Ends with 1 when there are none.",
     };
     static const char *const headings[] = {"QUEUE",    "STATE",     "READY>",    "LEASED>",
@@ -110,19 +110,19 @@ static int queue_configure(cli *c, int argc, char **argv, const usage *use,
     pgw_queue_opts q = PGW_QUEUE_OPTS_INIT;
     const char *notify = NULL, *visible = NULL;
     const opt opts[] = {
-        {0, "lease", "TIME", "lease of a job that names none (30s)", .ms = &q.lease_ms, .min = 100,
+        {0, "lease", "TIME", "lease of jobs that have none (30s)", .ms = &q.lease_ms, .min = 100,
          .max = CLI_DAY},
-        {0, "max-attempts", "N", "then a job goes to the dead letters (10)",
+        {0, "max-attempts", "N", "failed attempts until a dead letter (10)",
          .number = &q.max_attempts, .min = 1, .max = 1000},
-        {0, "backoff", "TIME", "first retry within TIME, then twice as much (1s)",
+        {0, "backoff", "TIME", "first retry within TIME; doubles each time (1s)",
          .ms = &q.backoff_ms, .min = 0, .max = CLI_YEAR},
-        {0, "backoff-cap", "TIME", "no retry later than TIME (1h)", .ms = &q.backoff_cap_ms,
-         .min = 0, .max = CLI_YEAR},
-        {0, "retention", "TIME", "keep finished jobs so long; 0: don't (0)", .ms = &q.retention_ms,
-         .min = 0, .max = 100 * CLI_YEAR},
-        {0, "max-bytes", "N", "payload, body and meta of a job together (16777216)",
+        {0, "backoff-cap", "TIME", "largest backoff (1h)", .ms = &q.backoff_cap_ms, .min = 0,
+         .max = CLI_YEAR},
+        {0, "retention", "TIME", "keep finished jobs for TIME; 0: keep none (0)",
+         .ms = &q.retention_ms, .min = 0, .max = 100 * CLI_YEAR},
+        {0, "max-bytes", "N", "limit of payload, body and meta together (16777216)",
          .number = &q.max_bytes, .min = 1, .max = 268435455},
-        {0, "notify", "on|off", "wake sleeping workers (on)", .text = &notify},
+        {0, "notify", "on|off", "wake up waiting workers (on)", .text = &notify},
         {0, "payload-visible", "on|off", "viewers see payloads (off)", .text = &visible},
         {.name = NULL}};
     args a;
@@ -139,9 +139,8 @@ static int queue_create(cli *c, int argc, char **argv)
 {
     static const usage use = {
         .synopsis = "queue create NAME [OPTIONS]",
-        .about =
-            "Creates a queue; sets what is given when it is there. TIME is 500ms, 30s, 5m, 2h, 1d\n"
-            "or 1h30m; a bare number is seconds.",
+        .about = "Creates a queue, or changes the given settings of an existing one. TIME is\n"
+                 "500ms, 30s, 5m, 2h, 1d or 1h30m. A number without a unit is in seconds.",
         .min = 1,
         .max = 1,
         .missing = "NAME",
@@ -153,7 +152,7 @@ static int queue_set(cli *c, int argc, char **argv)
 {
     static const usage use = {
         .synopsis = "queue set NAME [OPTIONS]",
-        .about = "Changes settings of a queue; what is not given stays as it is.",
+        .about = "Changes the given settings of a queue.",
         .min = 1,
         .max = 1,
         .missing = "NAME",
@@ -175,7 +174,7 @@ static int queue_pause(cli *c, int argc, char **argv)
 {
     static const usage use = {
         .synopsis = "queue pause NAME...",
-        .about = "No claims any more; enqueues go on.",
+        .about = "Stops claims. Enqueues go on.",
         .min = 1,
         .max = -1,
         .missing = "NAME",
@@ -187,7 +186,7 @@ static int queue_resume(cli *c, int argc, char **argv)
 {
     static const usage use = {
         .synopsis = "queue resume NAME...",
-        .about = "Undoes pause and drain.",
+        .about = "Allows claims and enqueues again, after pause or drain.",
         .min = 1,
         .max = -1,
         .missing = "NAME",
@@ -199,7 +198,7 @@ static int queue_drain(cli *c, int argc, char **argv)
 {
     static const usage use = {
         .synopsis = "queue drain NAME...",
-        .about = "No enqueues any more; claims go on.",
+        .about = "Stops enqueues. Claims go on.",
         .min = 1,
         .max = -1,
         .missing = "NAME",
@@ -246,9 +245,8 @@ static int queue_purge(cli *c, int argc, char **argv)
         {.name = NULL}};
     static const usage use = {
         .synopsis = "queue purge NAME [--state STATE]",
-        .about = "Deletes jobs for good; never those that somebody works on. It goes in pieces: "
-                 "when it fails,\n"
-                 "or is interrupted, what is gone stays gone.",
+        .about = "Deletes jobs, but never leased ones. Works in batches: if it fails or is\n"
+                 "interrupted, deleted jobs stay deleted.",
         .min = 1,
         .max = 1,
         .missing = "NAME",
@@ -267,14 +265,14 @@ static int queue_purge(cli *c, int argc, char **argv)
 static int queue_drop(cli *c, int argc, char **argv)
 {
     bool force = false;
-    const opt opts[] = {{0, "force", NULL, "with all its jobs, also those at work", .flag = &force},
-                        {.name = NULL}};
+    const opt opts[] = {
+        {0, "force", NULL, "drop it with all jobs, including leased ones", .flag = &force},
+        {.name = NULL}};
     static const usage use = {
         .synopsis = "queue drop NAME [--force]",
-        .about = "Removes a queue, its settings, and the finished jobs that its retention keeps;\n"
-                 "refuses while there are others, dead letters included. With --force it goes in "
-                 "pieces:\n"
-                 "when it fails, or is interrupted, what is gone stays gone.",
+        .about = "Removes a queue, its settings, and the finished jobs that its retention keeps.\n"
+                 "Refuses while there are other jobs or dead letters. --force deletes these in\n"
+                 "batches: if it fails or is interrupted, deleted jobs stay deleted.",
         .min = 1,
         .max = 1,
         .missing = "NAME",
@@ -293,11 +291,11 @@ static int queue_drop(cli *c, int argc, char **argv)
 static int queue_depth(cli *c, int argc, char **argv)
 {
     int64_t at_most = 0;
-    const opt opts[] = {{0, "at-most", "N", "count no further than N (0: exact)", .big = &at_most},
+    const opt opts[] = {{0, "at-most", "N", "count up to N jobs (0: all)", .big = &at_most},
                         {.name = NULL}};
     static const usage use = {
         .synopsis = "queue depth NAME [--at-most N]",
-        .about = "Counts the jobs of one queue by state, and prints how long the oldest ready one "
+        .about = "Counts the jobs of one queue by state, and prints how long the oldest ready job\n"
                  "has waited.",
         .min = 1,
         .max = 1,
@@ -350,13 +348,14 @@ int cmd_queue(cli *c, int argc, char **argv)
                     "queue pause|resume|drain NAME...\nqueue purge NAME [--state STATE]\n"
                     "queue drop NAME [--force]\nqueue depth NAME [--at-most N]\n"
                     "queue limit NAME N|none",
-        .about = "Manages queues. The first enqueue creates a queue, or the verb create.\n\n"
-                 "  list      show all queues, their counts and settings\n"
+        .about = "Manages queues. The first enqueue creates a queue, and so does `create`.\n"
+                 "\n"
+                 "  list      list all queues with their counts and settings\n"
                  "  create    create a queue, with settings\n"
                  "  set       change settings of a queue\n"
                  "  pause     stop claims; enqueues go on\n"
                  "  drain     stop enqueues; claims go on\n"
-                 "  resume    start both again\n"
+                 "  resume    allow both again\n"
                  "  purge     delete jobs of one state\n"
                  "  drop      remove a queue\n"
                  "  depth     count the jobs of one queue\n"

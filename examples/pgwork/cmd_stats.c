@@ -84,8 +84,8 @@ static int stats_once(cli *c, const args *a, int64_t at_most, bool redraw)
     int code = cli_code(st);
     for (int i = 0; i < a->count; i++) {
         if (seen[i]) continue;
-        code = cli_fail(CLI_NOTHING, "`pgwork queue list` shows all", "there is no queue \"%s\"",
-                        a->at[i]);
+        code = cli_fail(CLI_NOTHING, "`pgwork queue list` lists all queues",
+                        "there is no queue \"%s\"", a->at[i]);
     }
     return cli_finish(code);
 }
@@ -96,17 +96,17 @@ int cmd_stats(cli *c, int argc, char **argv)
     int64_t at_most = 0, interval_ms = 0;
     int count = 0;
     const opt opts[] = {
-        {'w', "watch", NULL, "again and again, until interrupted", .flag = &watch},
-        {'i', "interval", "TIME", "between two looks (2s)", .ms = &interval_ms, .min = 100,
+        {'w', "watch", NULL, "repeat until interrupted", .flag = &watch},
+        {'i', "interval", "TIME", "time between two counts (2s)", .ms = &interval_ms, .min = 100,
          .max = 86400000},
-        {'n', "count", "N", "with --watch: end after N looks (0: don't)", .number = &count},
-        {0, "at-most", "N", "count no further than N (0: exact)", .big = &at_most},
+        {'n', "count", "N", "with --watch: end after N counts (0: never)", .number = &count},
+        {0, "at-most", "N", "count up to N jobs (0: all)", .big = &at_most},
         {.name = NULL}};
     static const usage use = {
         .synopsis = "stats [QUEUE...] [--at-most N] [--watch [-i TIME] [-n N]]",
-        .about = "Counts the jobs of each queue by state. OLDEST: how long the oldest ready job "
+        .about = "Counts the jobs of each queue by state. OLDEST is how long the oldest ready job\n"
                  "has waited.",
-        .more = "Ends with 1 when there are no queues, or not all that were named.",
+        .more = "Ends with 1 when there are no queues, or when a named queue does not exist.",
         .max = 64,
     };
     args a;

@@ -111,7 +111,7 @@ static pgw_verdict work_tell(const work *w, pgw_task *task, pgw_verdict verdict,
     bool last = verdict == PGW_VERDICT_RETRY && attempt >= most &&
                 !(pgw_task_signals(task) & (PGW_SIGNAL_LOST | PGW_SIGNAL_CANCELED));
     cli_say(w->c, "job %" PRId64 ", attempt %d of %d: %s%s", pgw_job_id(job), attempt, most, what,
-            verdict == PGW_VERDICT_DEAD || last ? ", to the dead letters" : "");
+            verdict == PGW_VERDICT_DEAD || last ? ", dead letter" : "");
     return verdict;
 }
 
@@ -136,20 +136,20 @@ static pgw_verdict work_interrupted(const work *w, pgw_task *task, const child *
 {
     if (ch->signaled & PGW_SIGNAL_LOST) {
         /* another worker may have it by now; whatever we say is refused */
-        return work_failed(w, task, PGW_VERDICT_RETRY, "the lease was lost, the command was ended",
-                           NULL);
+        return work_failed(w, task, PGW_VERDICT_RETRY,
+                           "the lease was lost, the command was stopped", NULL);
     }
     if (ch->signaled & PGW_SIGNAL_CANCELED) {
         /* a failure of a cancelled job is its end */
-        return work_failed(w, task, PGW_VERDICT_RETRY, "cancelled, the command was ended", NULL);
+        return work_failed(w, task, PGW_VERDICT_RETRY, "cancelled, the command was stopped", NULL);
     }
     if (ch->signaled & PGW_SIGNAL_TIMEOUT) {
-        return work_failed(w, task, PGW_VERDICT_RETRY, "took too long, the command was ended",
+        return work_failed(w, task, PGW_VERDICT_RETRY, "took too long, the command was stopped",
                            ch->error);
     }
     pgw_task_set_delay(task, 0);
-    return work_failed(w, task, PGW_VERDICT_SNOOZE, "the worker was stopped, the command was ended",
-                       NULL);
+    return work_failed(w, task, PGW_VERDICT_SNOOZE,
+                       "the worker was stopped, the command was stopped", NULL);
 }
 
 static void work_keep(const work *w, pgw_task *task, const child *ch)
@@ -175,7 +175,7 @@ static pgw_verdict work_ended(const work *w, pgw_task *task, const child *ch)
     char reason[128], what[192];
     if (ch->unknown) {
         work_reason(reason, sizeof reason, ch->unknown);
-        snprintf(what, sizeof what, "how it ended is not known: %s", reason);
+        snprintf(what, sizeof what, "cannot determine how the command ended: %s", reason);
         return work_failed(w, task, PGW_VERDICT_RETRY, what, ch->error);
     }
     if (WIFSIGNALED(ch->status)) {
@@ -217,12 +217,13 @@ static pgw_verdict work_ill_chosen(const work *w, pgw_task *task, const char *na
 static pgw_verdict work_unstarted(work *w, pgw_task *task, const char *name, int failed)
 {
     if (failed == E2BIG) {
-        return work_failed(w, task, PGW_VERDICT_DEAD, "too long for the command's arguments", NULL);
+        return work_failed(w, task, PGW_VERDICT_DEAD,
+                           "the payload is too long for the command's arguments", NULL);
     }
     if (failed == EAGAIN || failed == ENOMEM || failed == EMFILE || failed == ENFILE) {
         char reason[128], what[192];
         work_reason(reason, sizeof reason, failed);
-        snprintf(what, sizeof what, "the command cannot be started now: %s", reason);
+        snprintf(what, sizeof what, "cannot start the command now: %s", reason);
         pgw_task_set_delay(task, 1000);
         return work_failed(w, task, PGW_VERDICT_SNOOZE, what, NULL);
     }
@@ -337,7 +338,7 @@ static int work_refused(const cli *c, const work *w, const args *a, pgw_status s
         }
     }
     if (st != PGW_EINVAL) return cli_fail_with(st, NULL, NULL);
-    return cli_fail(CLI_USAGE, "start another worker for the others",
+    return cli_fail(CLI_USAGE, "start another worker for the other queues",
                     "%d queues: a worker serves 1 to 64", a->count);
 }
 
@@ -370,7 +371,7 @@ static int work_run(cli *c, work *w, const args *a, bool once)
         if (st == PGW_ETIMEDOUT && pgw_stop_count(c->stop) > 1) code = signals_code();
     } else if (w->broken) {
         code = cli_fail(w->broken == ENOENT ? 127 : 126,
-                        "its job was requeued, no attempt was counted", "cannot start %s: %s",
+                        "the job was requeued, no attempt was counted", "cannot start %s: %s",
                         w->command[0], strerror(w->broken));
     } else if (pgw_stop_count(c->stop) > 1) {
         code = signals_code();
@@ -426,7 +427,7 @@ static int work_check(cli *c, const work *w)
     if (w->literal) return CLI_DONE;
     if (work_is_shell_trap(w->command)) {
         return cli_fail(CLI_USAGE, "pass it as an argument: sh -c 'convert \"$1\"' sh {file}",
-                        "%s: a place inside a shell script would run what the payload says",
+                        "%s: a placeholder inside a shell script would run text of the payload",
                         c->command);
     }
     return CLI_DONE;
@@ -474,52 +475,48 @@ int cmd_work(cli *c, int argc, char **argv)
     bool once = false, until_empty = false;
     work w = {.c = c, .grace_ms = 5000, .later_ms = 30000};
     const opt opts[] = {
-        {'j', "jobs", "N", "N commands at a time (1)", .number = &threads, .min = 1, .max = 1024},
+        {'j', "jobs", "N", "run up to N commands at a time (1)", .number = &threads, .min = 1,
+         .max = 1024},
         {'n', "max", "N", "end after N jobs", .big = &max, .min = 1, .max = INT64_MAX},
-        {0, "once", NULL, "one job if there is one, then end", .flag = &once},
+        {0, "once", NULL, "run one job if there is one, then end", .flag = &once},
         {0, "until-empty", NULL, "end when nothing can be claimed now", .flag = &until_empty},
-        {0, "lease", "TIME", "lease of jobs without one of their own (as the queue says)",
-         .ms = &lease_ms, .min = 100, .max = CLI_DAY},
-        {0, "timeout", "TIME", "end a command that takes longer (0: don't)", .ms = &timeout_ms,
+        {0, "lease", "TIME", "lease of jobs that have none (that of the queue)", .ms = &lease_ms,
+         .min = 100, .max = CLI_DAY},
+        {0, "timeout", "TIME", "stop a command that takes longer (0: no limit)", .ms = &timeout_ms,
          .max = 30 * CLI_DAY},
         {0, "grace", "TIME", "between TERM and KILL for a command (5s)", .ms = &w.grace_ms,
          .max = CLI_DAY},
-        {0, "later", "TIME", "how long exit code 75 puts a job off (30s)", .ms = &w.later_ms,
+        {0, "later", "TIME", "delay of a job after exit code 75 (30s)", .ms = &w.later_ms,
          .max = 10 * CLI_YEAR},
         {'k', "keep-output", NULL, "keep stdout as the job's output, up to 64 KB",
          .flag = &w.keep_output},
-        {'b', "body", NULL, "the body on stdin, not the payload", .flag = &w.body},
-        {0, "literal", NULL, "replace nothing in COMMAND", .flag = &w.literal},
-        {0, "holder", "NAME", "who works (host:pid)", .text = &holder},
-        {0, "pass", "SIGNALS", "pass these on to commands: USR1,USR2,HUP", .text = &pass},
+        {'b', "body", NULL, "write the body to stdin, not the payload", .flag = &w.body},
+        {0, "literal", NULL, "replace no placeholders in COMMAND", .flag = &w.literal},
+        {0, "holder", "NAME", "name of the worker (host:pid)", .text = &holder},
+        {0, "pass", "SIGNALS", "pass these signals to commands: USR1,USR2,HUP", .text = &pass},
         {.name = NULL}};
     static const usage use = {
         .synopsis = "work QUEUE... [OPTIONS] -- COMMAND [ARG...]",
-        .about =
-            "Runs COMMAND for each job. In its words {name} becomes the payload's member of that "
-            "name, "
-            "and\n"
-            "{id}, {attempt}, {queue}, {kind} are those of the job; {{name}} stays {name}. A job "
-            "whose "
-            "payload has\n"
-            "no such member goes to the dead letters at its first attempt. The payload comes on "
-            "stdin;\n"
-            "PGWORK_JOB_ID, PGWORK_ATTEMPT, PGWORK_MAX_ATTEMPTS, PGWORK_QUEUE, PGWORK_KIND, "
-            "PGWORK_TOKEN\n"
-            "are set.",
-        .more =
-            "The exit code of COMMAND decides:\n\n"
-            "  0        done\n"
-            "  65       can never be done: to the dead letters at once\n"
-            "  75       not now: again after --later, no attempt charged\n"
-            "  others   failed: again as the queue's backoff says, dead letter at the last "
-            "attempt\n\n"
-            "Its end and the last of its stderr are kept as the job's error. TERM, INT, QUIT or\n"
-            "HUP: nothing new is taken, running commands end; a second one, except HUP, ends\n"
-            "them; a third one kills them and ends pgwork at once, and a reaper requeues their\n"
-            "jobs when the leases end.\n"
-            "--once ends with 1 when no job was completed.\n\n"
-            "  pgwork work thumbs -j4 -- convert {file} -resize 200 thumbs/{id}.png",
+        .about = "Runs COMMAND for each job. In its words, {name} is replaced by that member of\n"
+                 "the payload, and {id}, {attempt}, {queue}, {kind} by these properties of the\n"
+                 "job. {{name}} becomes {name}. A job whose payload lacks the member becomes a\n"
+                 "dead letter at its first attempt. COMMAND reads the payload on stdin.\n"
+                 "PGWORK_JOB_ID, PGWORK_ATTEMPT, PGWORK_MAX_ATTEMPTS, PGWORK_QUEUE, PGWORK_KIND\n"
+                 "and PGWORK_TOKEN are set.",
+        .more = "The exit code of COMMAND decides what happens to the job:\n"
+                "\n"
+                "  0        the job is done\n"
+                "  65       the job becomes a dead letter at once\n"
+                "  75       the job is delayed by --later; no attempt is counted\n"
+                "  others   the attempt failed; the job is retried, or becomes a dead letter\n"
+                "\n"
+                "The job's error says how COMMAND ended, and contains the end of its stderr. On\n"
+                "TERM, INT, QUIT or HUP the worker claims nothing more, and running commands\n"
+                "end. A second signal, except HUP, stops them. A third one kills them and ends\n"
+                "pgwork at once. A reaper requeues their jobs when the leases end. --once ends\n"
+                "with 1 when no job was completed.\n"
+                "\n"
+                "  pgwork work thumbs -j4 -- convert {file} -resize 200 thumbs/{id}.png",
         .min = 1,
         .max = -1, /* more than 64 are refused in its own words */
         .missing = "QUEUE",

@@ -61,7 +61,7 @@ static bool job_tags(const reading *r, const json *v)
     json item;
     size_t at = 0;
     if (v->kind != JSON_ARRAY) return job_no(r, "", "tags is not an array of strings");
-    if (j->tags) return job_no(r, "", "tags is there twice");
+    if (j->tags) return job_no(r, "", "tags is given twice");
     j->tags = cli_alloc(33 * sizeof *j->tags);
     j->job.tags = (const char *const *)j->tags;
     j->job.tags_count = 0;
@@ -131,7 +131,7 @@ static bool job_member(const reading *r, const json *name, const json *v)
     char *unknown = job_string(name);
     char *visible = out_visible(unknown);
     if (strlen(visible) > 40) visible[40] = '\0';
-    job_no(r, "there is no such member: ", visible);
+    job_no(r, "unknown member: ", visible);
     free(visible);
     free(unknown);
     return false;
@@ -145,7 +145,7 @@ static bool job_full(const reading *r, const json *v)
     size_t at = 0;
     pgw_job_spec *job = &r->j->job;
     const pgw_job_spec model = *job;
-    if (v->kind != JSON_OBJECT) return job_no(r, "", "no object");
+    if (v->kind != JSON_OBJECT) return job_no(r, "", "not an object");
     job->run_at_us = job->delay_ms = -1;
     while (json_next(v, &at, &name, &item)) {
         if (!job_member(r, &name, &item)) return false;

@@ -143,7 +143,7 @@ static void json_walk_scalar(json *j)
         json_walk_number(j);
 }
 
-/* ---- what holds others ---- */
+/* ---- arrays and objects ---- */
 
 /* Up to the value of the next member. */
 static void json_walk_key(json *j)
@@ -163,7 +163,7 @@ static bool json_closes(const json *j)
     return j->depth > 0 && *j->p == (j->object[j->depth - 1] ? '}' : ']');
 }
 
-/* A scalar, or the beginning of what holds others. True: a value follows. */
+/* A scalar, or the beginning of an array or object. True: a value follows. */
 static bool json_open(json *j)
 {
     json_skip_space(j);

@@ -5,9 +5,9 @@
 
 #include <stddef.h>
 
-/* NULL: it is, with at most `max` bytes. Else what is wrong with it, as a predicate ("is empty"),
- * static text; *at is the byte where that was found. A number beyond what `numeric` holds is left
- * to the server. */
+/* NULL if the text is JSON of at most `max` bytes. Otherwise the fault as a predicate ("is
+ * empty"), static text; *at is its byte offset. Numbers beyond the range of `numeric` are left to
+ * the server. */
 const char *pgw__json_fault(const char *text, size_t max, size_t *at);
 
 #endif

@@ -1,4 +1,4 @@
-/* check: what callers may pass. */
+/* check: arguments of callers. */
 #include "call/check.h"
 
 #include <inttypes.h>
@@ -53,7 +53,7 @@ pgw_status pgw__check_unarmed(pgw *h, const char *hint)
     if (h == NULL) return PGW_EINVAL;
     if (!pgw__pq_armed(h)) return PGW_OK;
     return pgw__pq_reject(h, PGW_EMISUSE,
-                          "this waits, or takes several round trips, and cannot be armed by "
+                          "this call waits, or takes several round trips, and cannot follow "
                           "pgw_async()",
                           hint);
 }
@@ -110,7 +110,7 @@ pgw_status pgw__check_int(pgw *h, const char *argument, int64_t value, int64_t l
 
 pgw_status pgw__check_count(pgw *h, const char *argument, size_t value, size_t least, size_t most)
 {
-    /* whoever passes (size_t)-1 meant it: it shows as a number, saturated */
+    /* a caller that passes (size_t)-1 meant it: it is shown as a number, saturated */
     return pgw__check_int(h, argument, value < INT64_MAX ? (int64_t)value : INT64_MAX,
                           (int64_t)least, (int64_t)most);
 }
@@ -145,12 +145,12 @@ static pgw_status check_size(pgw *h, const char *argument, size_t size, size_t m
     char message[200];
 
     if (size <= max) return PGW_OK;
-    snprintf(message, sizeof(message), "argument `%s` has %zu bytes: allowed are %zu", argument,
-             size, max);
-    return pgw__pq_reject(
-        h, PGW_ELIMIT, message,
-        "keep big data elsewhere and enqueue a reference to it, or raise `payload.max_bytes` and, "
-        "for jobs, the queue's max_bytes");
+    snprintf(message, sizeof(message), "argument `%s` has %zu bytes: allowed are up to %zu",
+             argument, size, max);
+    return pgw__pq_reject(h, PGW_ELIMIT, message,
+                          "store large data elsewhere and enqueue a reference to it, or raise "
+                          "`payload.max_bytes` and, "
+                          "for jobs, the queue's max_bytes");
 }
 
 pgw_status pgw__check_json(pgw *h, const char *argument, const char *json, size_t max)
@@ -171,8 +171,8 @@ pgw_status pgw__check_json(pgw *h, const char *argument, const char *json, size_
     return check_fault(h, argument, diagnostics, "JSON text in UTF-8");
 }
 
-/* A field that comes later has to lie behind all that the struct had, padding at its end included:
- * what a program that does not know the field has there is anything. */
+/* A later field must lie after everything that the struct had, including padding at its end: a
+ * program that does not know the field may have any bytes there. */
 pgw_status pgw__check_opts(pgw *h, const char *argument, void *mine, size_t known,
                            const void *given)
 {
@@ -297,7 +297,7 @@ static pgw_status check_key(pgw *h, check_path *path, const pgw_job_spec *job)
     bool period = job->key_scope == PGW_KEY_SCOPE_PERIOD;
     pgw_status st;
 
-    /* with or without a key: who sends the job looks the words for these two up */
+    /* with or without a key: the caller maps these two to their words */
     st = pgw__check_int(h, check_field(path, "key_scope"), (int64_t)job->key_scope, 0,
                         PGW_KEY_SCOPE_PERIOD);
     if (st != PGW_OK) return st;

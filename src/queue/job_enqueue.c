@@ -40,7 +40,7 @@ static pgw_status enqueue_one_read(pgw *h, const pgw__rows *rows, void *ctx)
 
     if (st != PGW_OK) return st;
     st = pgw__job_outcome(rows, 0, 1);
-    if (st == PGW_EPROTO) return pgw__ask_misfit(h, "an enqueue answered with an unknown outcome");
+    if (st == PGW_EPROTO) return pgw__ask_misfit(h, "an enqueue returned an unknown outcome");
     if (one->id != NULL) *one->id = pgw__rows_int(rows, 0, 0);
     return st;
 }
@@ -253,7 +253,7 @@ static pgw_status enqueue_many_read(pgw *h, const pgw__rows *rows, void *ctx)
         const pgw_status outcome = pgw__job_outcome(rows, (int)i, 1);
 
         if (outcome == PGW_EPROTO)
-            return pgw__ask_misfit(h, "an enqueue answered with an unknown outcome");
+            return pgw__ask_misfit(h, "an enqueue returned an unknown outcome");
         if (many->results != NULL) {
             many->results[i].id = pgw__rows_int(rows, (int)i, 0);
             many->results[i].outcome = outcome;

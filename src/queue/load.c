@@ -1,5 +1,5 @@
-/* load: a bulk enqueue. Whoever owns the tables writes them by COPY in binary, in chunks, all in
- * one transaction; everybody else, and whoever is in a transaction of his own, sends batches. */
+/* load: a bulk enqueue. The owner of the tables writes them by COPY in binary, in chunks, in one
+ * transaction. Other roles, and callers in their own transaction, send batches. */
 #include <string.h>
 
 #include "base/buf.h"
@@ -11,9 +11,9 @@
 #include "pq/pq_param.h"
 
 #define LOAD_CHUNK ((size_t)256 * 1024) /* bytes that are sent at a time */
-#define LOAD_COPY  ((size_t)16 << 20) /* a COPY ends at so many: only then it says what is wrong */
+#define LOAD_COPY  ((size_t)16 << 20)   /* size of one COPY: only its end reports errors */
 #define LOAD_BATCH_BYTES \
-    ((size_t)8 * 1024 * 1024) /* a batch goes at so many bytes, or PGW__BATCH_MAX jobs */
+    ((size_t)8 * 1024 * 1024) /* a batch is sent at this size, or at PGW__BATCH_MAX jobs */
 #define LOAD_ROW_EXTRA ((size_t)64 * 1024) /* a row needs less beside payload, body and meta */
 #define LOAD_TEXT_OID  25
 
@@ -38,7 +38,7 @@ struct pgw_load {
     load_stream live, delayed;
     load_stream *open;                     /* whose COPY is under way; NULL: none */
     size_t sent;                           /* bytes in it */
-    int64_t queue_id, server_us, clock_us; /* what time it was there and here */
+    int64_t queue_id, server_us, clock_us; /* the times at the server and here */
     int64_t rows;
 
     /* by batches: copies of the jobs, each with its strings in one block */
@@ -242,9 +242,9 @@ static pgw_status load_flush_jobs(pgw_load *l)
 
     if (n == 0) return PGW_OK;
     if (l->txn != 0 && pgw__pq_txn(l->h) != l->txn)
-        return pgw__pq_reject(l->h, PGW_EMISUSE,
-                              "the transaction that the load was part of is over",
-                              "end the load before it: what was not sent by then is not added");
+        return pgw__pq_reject(
+            l->h, PGW_EMISUSE, "the transaction of the load has ended",
+            "end the load before the transaction; jobs that were not sent are not added");
     st = pgw_enqueue_many(l->h, l->queue, l->jobs, n, NULL);
     load_drop_jobs(l);
     if (st < PGW_OK) {
@@ -373,8 +373,8 @@ static void load_undo(pgw_load *l)
     (void)undone;
 }
 
-/* What the load itself does in a call of its caller's: it waits for each answer, whatever was
- * armed. A COPY has the session for itself. */
+/* A call of the load itself inside a call of its caller. It waits for each answer, even after
+ * pgw_async(). A COPY needs the session for itself. */
 static void load_enter(pgw_load *l)
 {
     pgw__pq_arm(l->h, NULL, NULL);
@@ -434,7 +434,7 @@ pgw_status pgw_load_add(pgw_load *load, const pgw_job_spec *job)
     pgw_status st;
 
     if (load == NULL) return PGW_EINVAL;
-    if (load->h == NULL) return PGW_ECONN; /* closed, and with it went what was not committed */
+    if (load->h == NULL) return PGW_ECONN; /* closed, and uncommitted jobs are lost */
     if (load->failed != PGW_OK) return pgw__pq_tell(load->h, &load->diagnostics);
     st = pgw__check_unarmed(load->h, NULL);
     if (st != PGW_OK) return st;

@@ -8,7 +8,7 @@
 
 #define QUEUE_YEAR_MS INT64_C(31536000000)
 
-/* ---- settings; PGW_DEFAULT leaves one as it is ---- */
+/* ---- settings; PGW_DEFAULT leaves one unchanged ---- */
 
 static pgw_status queue_settings(pgw *h, pgw__sql sql, const char *queue,
                                  const pgw_queue_opts *opts)

@@ -1,4 +1,4 @@
--- One job; says its id and what became of it: new, exists, replaced, repeated.
+-- Enqueues one job. Returns its id and the outcome: new, exists, replaced, repeated.
 -- params: queue text, payload jsonb, kind text, body bytea, priority int, run_at timestamptz, delay_ms bigint, max_attempts int, lease_ms bigint, tags text[], key text, key_scope text, key_policy text, key_period_ms bigint, op uuid, grp text, expires_at timestamptz, meta jsonb
 -- returns: id bigint, outcome text
 SELECT id, outcome

@@ -1,4 +1,4 @@
--- Many jobs, all or none; a row for each, in the order of the input. 0 in a delay, count of attempts or lease: not given.
+-- Enqueues many jobs, all or none. A row for each, in the order of the input. 0 in a delay, count of attempts or lease: not given.
 -- params: queue text, payloads jsonb[], kinds text[], bodies bytea[], priorities int[], run_ats timestamptz[], delays_ms bigint[], max_attempts int[], leases_ms bigint[], tags text[], keys text[], key_scope text, key_policy text, key_period_ms bigint, op uuid, grps text[], expires_ats timestamptz[], metas jsonb[]
 -- returns: id bigint, outcome text
 SELECT id, outcome

@@ -1,5 +1,4 @@
-/* worker_pool: the claimed jobs, the threads that work on them, and what a handler can ask
- * and say. */
+/* worker_pool: the claimed jobs, the handler threads, and the functions that handlers call. */
 #include "worker/worker_pool.h"
 
 #include <string.h>
@@ -46,9 +45,9 @@ static void pool_unpack(pgw_task *t, pgw__taskset *c, const pgw_job *job, int64_
     t->delay_ms = -1;
 }
 
-/* The first result of a task set says when all that are there by then are reported, after
- * worker.flush_ms; and each, that it is before the last third of a lease that nobody extends. Where
- * the next handler would hold it up, the time of this one counts: it tells how long that may be. */
+/* The first result of a task set is reported after worker.flush_ms, together with those that exist
+ * by then. All results are reported before the last third of a lease that is not extended. If the
+ * next handler would delay a result, the run time of this one estimates by how much. */
 static int64_t pool_due_at(const pgw_worker *w, const pgw_task *t)
 {
     const int64_t late = atomic_load(&t->safe_until) - t->lease_ms / 3;
@@ -74,7 +73,7 @@ static void pool_release(pgw_worker *w, pgw_task *t)
     pool_finish(w, t);
 }
 
-/* At once: others can have it while what runs here goes on. It was not one of worker.max_jobs. */
+/* At once: others can have it while the handlers run. It does not count for worker.max_jobs. */
 static void pool_requeue(pgw_worker *w, pgw_task *t, int64_t now)
 {
     pool_release(w, t);
@@ -190,8 +189,8 @@ static void pool_stir(pgw_worker *w)
     pgw__wake_poke(&w->shared.wake);
 }
 
-/* Jobs whose lease is over are never given to a handler: somebody else may have them. One that was
- * cancelled goes back, and the server removes it. */
+/* Jobs whose lease has ended are never given to a handler: another worker may have them. A
+ * cancelled job is requeued, and the server removes it. */
 static bool pool_may_start(pgw_worker *w, pgw_task *t, int64_t now)
 {
     if (now >= atomic_load(&t->safe_until)) pgw__worker_mark_lost(t);
@@ -274,7 +273,7 @@ static void pool_put(pgw_worker *w, pgw_task **tasks, size_t n, int64_t now_us)
         pgw__report_returned(t, now_us);
         if (t->verdict == PGW_VERDICT_SETTLED)
             pool_settled(w, t);
-        else if (w->shared.closing) /* nobody is left to report it */
+        else if (w->shared.closing) /* no thread is left to report it */
             pgw__worker_drop(t);
         else
             pool_finish(w, t);
@@ -353,7 +352,7 @@ pgw_status pgw__worker_hire(pgw_worker *w)
     for (i = 0; i < w->given.concurrency; i++) {
         pgw__handler_thread *handler = &w->shared.handlers[i];
 
-        handler->left = handler->alone = false; /* it may have been left behind in the last run */
+        handler->left = handler->alone = false; /* it may be left from the last run */
         handler->started = pgw__worker_start(&handler->thread, pool_thread, handler) == PGW_OK;
         if (!handler->started) return PGW_ENOMEM;
     }
@@ -394,15 +393,15 @@ bool pgw__worker_dismiss(pgw_worker *w)
     return all;
 }
 
-/* ---- what a handler can ask ---- */
+/* ---- functions that a handler calls to ask ---- */
 
 const pgw_job *pgw_task_job(const pgw_task *task)
 {
     return task->job;
 }
 
-/* By the clock, and not only by what the heartbeat has found so far: after the process was frozen
- * the handler may be the first to run again. */
+/* By the clock, and not only by what the heartbeat has found: after the process was suspended, the
+ * handler may be the first to run. */
 int pgw_task_signals(const pgw_task *task)
 {
     const pgw_worker *w = task->worker;
@@ -429,7 +428,7 @@ int pgw_task_fd(pgw_task *task)
     return task->wake.read_fd;
 }
 
-/* ---- what a handler can say ---- */
+/* ---- functions that a handler calls to report ---- */
 
 pgw_status pgw_task_set_output(pgw_task *task, const char *json)
 {

@@ -39,7 +39,7 @@ typedef enum pgw__stage {
     PGW__READY,   /* not started */
     PGW__RUNNING, /* with a handler */
     PGW__DONE,    /* has a verdict, which the server does not know yet */
-    PGW__GONE     /* no longer ours; the memory stays until its task set is empty */
+    PGW__GONE     /* not held any more; the memory stays until its task set is empty */
 } pgw__stage;
 
 typedef struct pgw__taskset pgw__taskset;
@@ -72,7 +72,7 @@ typedef struct pgw__tally {
 struct pgw_task {
     pgw_worker *worker;
     pgw__taskset *taskset;
-    pgw_task *self; /* for the functions that take a const task and still note what they find */
+    pgw_task *self; /* for functions that take a const task and still record what they find */
     pgw_task *next; /* in one of the lists `ready`, `done` and `resting` */
     const pgw_job *job;
     pgw_ref ref;
@@ -80,7 +80,7 @@ struct pgw_task {
     int64_t lease_ms;           /* length, as the claim said */
     int64_t extend_at;          /* extend from then on, */
     int64_t ask_at;             /* but not before: its row was locked */
-    _Atomic int64_t safe_until; /* monotonic: nobody else can have the job before */
+    _Atomic int64_t safe_until; /* monotonic: no other session can have the job before */
     _Atomic int64_t tired_at;   /* monotonic: worker.job_timeout_ms is over; INT64_MAX: never */
     atomic_int signals;
     pgw__tally *tally; /* of its queue */
@@ -95,7 +95,7 @@ struct pgw_task {
     bool doubt;                  /* sent before, and the answer was lost */
     int refusals;                /* how often the server answered its report with an error, */
     int stalls;                  /* and with one that should have been over the next time */
-    bool aside;                  /* that is its own, or somebody has locked its row: it rests */
+    bool aside;                  /* an error of its own, or its row is locked: it rests */
     int64_t rest_ms, rest_until; /* for how long the next time; this time */
     bool told;                   /* being reported just now */
 };
@@ -121,7 +121,7 @@ typedef struct pgw__handler_thread { /* a handler thread */
     pthread_t thread;
     bool started, left;
     bool alone;       /* left behind by the main loop */
-    pgw_task **tasks; /* what it works on, room for worker.batch */
+    pgw_task **tasks; /* the jobs it works on, room for worker.batch */
     size_t held;
 } pgw__handler_thread;
 
@@ -150,21 +150,21 @@ typedef struct pgw__extension {
     pgw_ref *refs;
     int64_t *sent_at;
     size_t count;
-    pgw__wake wake; /* a lease needs the heartbeat earlier than it knows, or it shall end */
+    pgw__wake wake; /* a lease needs the heartbeat earlier than planned, or it must end */
     pgw__backoff trouble;
     pgw__log_told told;                  /* of trouble */
     int64_t canceled[PGW__CANCELED_MAX]; /* jobs, as notifications say */
     int canceled_count;                  /* more: all may be */
     bool crowded;                        /* the server had no connection left for it */
     bool yields;                         /* it had none left for the main loop: drop this one */
-    bool away;                           /* no session: who claimed now could extend nothing */
+    bool away;                           /* no session: a claim now could not be extended */
     int64_t failed_at;                   /* the last call did, or the session was lost: ... */
     int64_t rest_until;                  /* ... none before, unless a lease is nearly over */
     atomic_int fatal; /* a status: no use in trying again; the main loop ends the worker ... */
     char error[PGW__ERROR_LINE]; /* ... for this reason, written before */
 } pgw__extension;
 
-/* Grouped by owner: who may touch a field, and under which lock. */
+/* Grouped by owner: which thread may use a field, and under which lock. */
 struct pgw_worker {
     /* Set by pgw_worker_new() and pgw_worker_on_ready(); only read while the worker runs. */
     struct {
@@ -192,21 +192,21 @@ struct pgw_worker {
         uint64_t epoch;  /* of the session that the next two speak of */
         bool down;       /* it is known to be dead */
         bool registered; /* as a waiter: an enqueue wakes it up */
-        bool woken;      /* since the last claim, by somebody who saw it */
+        bool woken;      /* since the last claim, as seen by any thread */
         bool fell_short, found_none; /* of the last claim; as in the view */
-        bool hurries;                /* results that rest are told all the same: the end is near */
+        bool hurries;                /* results that rest are reported: the worker ends */
         bool claims_fail;            /* the last one did, with results in the same call */
         int64_t poll_only_until;     /* not registered before; INT64_MAX: not in this session */
         int64_t recheck_ms;          /* while registered: the pause before the next claim */
         int64_t claim_at, call_at, end_at; /* as in the view */
-        int64_t flush_until;               /* after the second stop: no result is told later */
-        int64_t filled_us, call_us;        /* when the last claim came in, and what it took */
+        int64_t flush_until;               /* after the second stop: no result is reported later */
+        int64_t filled_us, call_us;        /* when the last claim returned, and how long it took */
         int64_t taken;                  /* jobs claimed in this run, and not requeued unstarted */
         int64_t pace_us, pace_finished; /* when the pace was last looked at, and `finished` then */
         int pace;                       /* jobs done in 50 ms, as of then */
         int64_t alone_until;            /* nothing is prefetched before: see worker_pool.c */
         bool told_ready, told_absent;   /* in this run */
-        unsigned char *why;             /* of each queue: why nothing came from it, as told last */
+        unsigned char *why;             /* for each queue: the last logged reason for no jobs */
         int64_t why_at;                 /* that is looked at from then on; INT64_MAX: never */
         uint64_t seen;                  /* queues that a job came from, a bit each */
         pgw__backoff trouble, poll, registering;
@@ -215,7 +215,7 @@ struct pgw_worker {
         char error[PGW__ERROR_LINE];
     } loop;
 
-    /* Of the main loop's thread: what a flush sends, `max` of each. */
+    /* Of the main loop's thread: buffers of a flush, `max` of each. */
     struct {
         size_t max;
         pgw_task **out;
@@ -238,7 +238,7 @@ struct pgw_worker {
     pthread_cond_t left; /* a handler thread is leaving */
     struct {
         pgw__wake wake; /* ends the main loop's wait */
-        bool waits;     /* the main loop waits: look at `view`, and poke when it would act */
+        bool waits;     /* the main loop waits: compare with `view`, and poke if it would act */
         pgw__worker_view view;
         bool closing, heartbeat_ends;
         int64_t heartbeat_at; /* when the heartbeat means to wake up */
@@ -302,8 +302,8 @@ void pgw__taskset_put(pgw_worker *w, pgw__taskset *c);
 void pgw__taskset_settle(pgw_worker *w, pgw__taskset *c); /* one task less is READY or RUNNING */
 void pgw__list_push(pgw__list *l, pgw_task *t);
 pgw_task *pgw__list_pop(pgw__list *l);
-/* Results join the list `done`. Who looks through it pops each, sets due_at to "never" before,
- * and either takes it or puts it back. */
+/* Results join the list `done`. A reader pops each, sets due_at to "never" first, and then takes
+ * it or puts it back. */
 void pgw__result_add(pgw_worker *w, pgw_task *t, int64_t due_at);
 void pgw__result_take(pgw_worker *w, pgw_task *t);
 void pgw__result_put_back(pgw_worker *w, pgw_task *t);

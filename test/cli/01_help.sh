@@ -35,7 +35,7 @@ yes '-X list knows the lease' grep -q '^worker.lease_ms ' "$tmp/out"
 code '-X list --json' 0 pgwork --json -X list
 json '-X list --json is JSON' "$tmp/out"
 
-refused 'no command' 2 'which command' pgwork
+refused 'no command' 2 'no command' pgwork
 refused 'unknown command' 2 'no command "frobnicate"' pgwork frobnicate
 refused 'nearly a command' 2 'did you mean "enqueue"' pgwork enqeue
 refused 'unknown verb' 2 'there is no lst' pgwork queue lst
@@ -45,7 +45,7 @@ refused 'unknown letter' 2 'unknown option -Z' pgwork ls -Z
 refused 'unknown option before the command' 2 'unknown option --frob' pgwork --frob ls
 refused 'missing value' 2 'a value is missing after --limit' pgwork ls -n
 refused 'missing value of a long option' 2 'a value is missing after --limit' pgwork ls --limit
-refused 'a value where none goes' 2 'without a value: --json' pgwork ls --json=yes
+refused 'a value where none goes' 2 'takes no value: --json' pgwork ls --json=yes
 refused 'missing argument' 2 'missing: ID' pgwork show
 refused 'too many arguments' 2 'one argument too many: b' pgwork ls a b
 refused 'not a number' 2 'number from 1 to 100000' pgwork ls -n many
@@ -53,9 +53,9 @@ refused 'an empty number' 2 'number from 1 to 100000' pgwork ls -n ''
 refused 'a negative number' 2 'number from 1 to 100000' pgwork ls -n -5
 refused 'a number over the limit' 2 'number from 1 to 100000' pgwork ls -n 100001
 refused 'a number over 64 bits' 2 'number from 1 to' pgwork work q -n 9223372036854775808 -- true
-refused 'not a duration' 2 'a duration like' pgwork enqueue q x --delay soon
-refused 'a duration with a wrong unit' 2 'a duration like' pgwork enqueue q x --delay 3w
-refused 'a negative duration' 2 'a duration like' pgwork enqueue q x --delay -1s
+refused 'not a duration' 2 'a duration such as' pgwork enqueue q x --delay soon
+refused 'a duration with a wrong unit' 2 'a duration such as' pgwork enqueue q x --delay 3w
+refused 'a negative duration' 2 'a duration such as' pgwork enqueue q x --delay -1s
 refused 'a lease under the limit' 2 'from 100ms to 1d00h' pgwork claim q --lease 99ms
 refused 'not a time' 2 'a time with its zone' pgwork enqueue q x --run-at tomorrow
 refused 'a time without a zone' 2 'a time with its zone' pgwork enqueue q x --run-at 2030-01-31T12:00:00

@@ -32,7 +32,7 @@ pgwork queue resume a
 code 'options of every command before the verb' 0 pgwork queue --json -q list
 json 'count' "$tmp/out"
 refused 'those of a verb do not' 2 'unknown option --lease' pgwork queue --lease 10 set a
-yes 'and it says where' grep -q '^hint: .*behind it' "$tmp/err"
+yes 'and it says where' grep -q '^hint: .*after it' "$tmp/err"
 refused 'options and no verb' 2 'missing: list' pgwork queue --json
 code 'help before the verb' 0 pgwork queue -q --help
 code 'options before a verb that may be left out' 0 pgwork migrate --json --dry-run

@@ -65,7 +65,7 @@ code '--full' 0 pgwork enqueue k -F -f "$tmp/lines" --kind other -p 7
 is 'says everything' "$(sql "SELECT coalesce(payload::text, '-') || ' ' || kind || ' ' || priority || ' ' || coalesce(tags::text, '-') || ' ' || state || ' ' || coalesce(key, '-') || ' ' || max_attempts FROM pgwork.job WHERE queue = 'k' ORDER BY payload IS NULL, kind, run_at NULLS LAST" | tr '\n' '|')" \
     '{"n": 1} big 1 {x,y} ready - 2|2 other 7 - delayed k2 10|- other 7 - delayed - 10|- other 7 - ready - 10|'
 is 'run_at with its zone' "$(sql "SELECT count(*) FROM pgwork.job WHERE queue = 'k' AND run_at = '$year-01-01 00:00:00+01'")" 1
-for bad_full in '[1]:no object' '{"frob"|1}:no such member: frob' '{"priority"|10}:0\.\.9' '{"priority"|"1"}:0\.\.9' \
+for bad_full in '[1]:not an object' '{"frob"|1}:unknown member: frob' '{"priority"|10}:0\.\.9' '{"priority"|"1"}:0\.\.9' \
     '{"tags"|["a",1]}:array of strings' '{"kind"|1}:kind is not a string' '{"run_at"|"soon"}:run_at' \
     '{"group"|1}:group is not a string' '{"expires_at"|"soon"}:expires_at' '{"meta"|[1]}:meta is not an object' \
     '{"delay_ms"|-1}:delay_ms' '{"delay_ms"|1e3}:delay_ms' '{"max_attempts"|0}:max_attempts' '{"lease_ms"|99}:lease_ms'; do
@@ -143,9 +143,9 @@ PGWORK_DSN="host=$PGHOST port=$PGPORT user=pgw_cli_producer dbname=$PGDATABASE" 
 sql "CREATE FUNCTION unsure() RETURNS trigger LANGUAGE plpgsql AS \$\$ BEGIN RAISE EXCEPTION 'not known' USING ERRCODE = '40003'; END \$\$;
      CREATE TRIGGER unsure BEFORE INSERT ON pgwork.live_job FOR EACH ROW WHEN (NEW.payload->>'line' = '10001') EXECUTE FUNCTION unsure()" >/dev/null
 seq 1 10001 >"$tmp/lines"
-PGWORK_DSN="host=$PGHOST port=$PGPORT user=pgw_cli_producer dbname=$PGDATABASE" refused 'a lot of which nobody knows' 6 '^pgwork: 10000 jobs before it were enqueued, the next lot: unknown$' pgwork enqueue lots -f "$tmp/lines"
+PGWORK_DSN="host=$PGHOST port=$PGPORT user=pgw_cli_producer dbname=$PGDATABASE" refused 'a lot of which nobody knows' 6 '^pgwork: 10000 jobs before it were enqueued, those of the next batch: unknown$' pgwork enqueue lots -f "$tmp/lines"
 code 'nor of one job' 6 pgwork enqueue lots 10001
-yes 'it is not to be repeated blindly' grep -q '^hint: look before you repeat it' "$tmp/err"
+yes 'it is not to be repeated blindly' grep -q '^hint: check with .pgwork ls. before you repeat it' "$tmp/err"
 is 'nothing is said of jobs before it' "$(grep -c enqueued "$tmp/err")" 0
 sql 'DROP FUNCTION unsure() CASCADE' >/dev/null 2>&1
 sql "CREATE FUNCTION loud() RETURNS trigger LANGUAGE plpgsql AS \$\$ BEGIN RAISE EXCEPTION E'red\\033[31m\\npgwork: well'; END \$\$;

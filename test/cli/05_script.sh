@@ -107,7 +107,7 @@ pgwork extend many --json <"$tmp/some" >"$tmp/out" 2>"$tmp/err"
 is 'a refusal is told before a cancel' "$? $(grep -c '"stale"' "$tmp/out") $(grep -c '"cancel"' "$tmp/out") $(wc -l <"$tmp/out")" '1 1 1 10001'
 sql 'CREATE ROLE pgw_cli_loader LOGIN IN ROLE pgwork_producer' 2>/dev/null
 PGWORK_DSN="host=$PGHOST port=$PGPORT user=pgw_cli_loader dbname=$PGDATABASE" pgwork extend many <"$tmp/lines" >"$tmp/out" 2>"$tmp/err"
-is 'an error ends it, and says of how many' "$? $(grep -c '^pgwork: jobs that were not tried: 1$' "$tmp/err")" '5 1'
+is 'an error ends it, and says of how many' "$? $(grep -c '^pgwork: 1 jobs were not tried$' "$tmp/err")" '5 1'
 sql 'DROP ROLE pgw_cli_loader' >/dev/null 2>&1
 
 refused 'again, and never again' 2 'not both' pgwork fail q 1 $other --retry 1m --dead

@@ -35,7 +35,7 @@ until_true 20 heard $p
 kill -TERM $p
 wait $p
 is 'TERM twice: ends by the signal' $? 143
-is 'and tells what was done' "$(cat "$tmp/err")" 'pgwork: 0 returned, 0 to the dead letters, 0 brought in at their time, 0 pruned, 0 rows of tables freed'
+is 'and tells what was done' "$(cat "$tmp/err")" 'pgwork: 0 requeued, 0 dead letters, 0 delayed jobs made ready, 0 old jobs deleted, 0 rows of tables freed'
 pgwork table unregister slow
 sql 'DROP TABLE slow; DROP FUNCTION slowly()' >/dev/null
 
@@ -46,7 +46,7 @@ is 'the daemon says that it works' "$(grep -c '^pgwork: reaping$' "$tmp/reap.err
 id=$(pgwork enqueue q x --delay 100ms)
 yes 'delayed jobs come in' until_true 10 count_is "SELECT count(*) FROM pgwork.job WHERE id = $id AND state = 'ready'" 1
 kill -HUP $p
-yes 'HUP: reads again' until_true 10 grep -q 'read again' "$tmp/reap.err"
+yes 'HUP: reads again' until_true 10 grep -q 'configuration reloaded' "$tmp/reap.err"
 id=$(pgwork enqueue q x --delay 100ms)
 yes 'and goes on' until_true 10 count_is "SELECT count(*) FROM pgwork.job WHERE id = $id AND state = 'ready'" 1
 is 'its connection is ended' "$(sql "SELECT count(*) FILTER (WHERE pg_terminate_backend(pid)) > 0 FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() AND application_name = 'pgwork'")" t

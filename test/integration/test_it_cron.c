@@ -769,7 +769,7 @@ void test_the_doctor_checks_schedules(void)
     char text[2000] = "";
 
     OK(pgw_doctor(h, keep_findings, text));
-    TEST_ASSERT_EQUAL_STRING("0 0 schedules, none in trouble|", text);
+    TEST_ASSERT_EQUAL_STRING("0 0 schedules, none with a fault|", text);
     o.queue = "q";
     create("gone", "* * * * *", &o);
     create("late", "* * * * *", NULL);
@@ -792,7 +792,7 @@ void test_the_doctor_checks_schedules(void)
     ASSERT_HAS("2 schedule \"gone\" does not run: time zone \"Nowhere\" not recognized|", text);
     ASSERT_HAS("2 schedule \"late\" is overdue by 00:05:", text);
     ASSERT_HAS("2 schedule \"asked\" is overdue by 00:05:", text); /* a tick out of turn */
-    ASSERT_HAS("1 schedule \"ahead\" has ticks noted up to 2999-01-01", text);
+    ASSERT_HAS("1 schedule \"ahead\" has recorded ticks up to 2999-01-01", text);
     ASSERT_HAS("1 schedule \"shut\" is paused|", text);
 }
 
@@ -1158,8 +1158,8 @@ void test_the_doctor_sees_that_no_node_asks_any_more(void)
         *text = '\0';
         OK(pgw_doctor(h, keep_findings, text));
         ASSERT_HAS("2 schedule \"s\": its tick of ", text);
-        ASSERT_HAS(" ran out of time 00:02:0", text);
-        ASSERT_HAS(" with \"n\", and no node has asked for it since|", text);
+        ASSERT_HAS(" timed out 00:02:0", text);
+        ASSERT_HAS(" with \"n\", and no node has claimed it since|", text);
         OK(pgw_cron_drop(h, "s"));
     }
 }

@@ -104,7 +104,7 @@ void test_one_holds_and_the_other_is_refused(void)
 
     TEST_ASSERT_TRUE(pgw_lock_is_held(l));
     refused(b, PGW_ELOCKED, "one", PGW_LOCK_EXCLUSIVE, 0);
-    TEST_ASSERT_EQUAL_STRING("the lock is held by somebody else", pgw_error_message(b));
+    TEST_ASSERT_EQUAL_STRING("another session holds the lock", pgw_error_message(b));
     refused(b, PGW_ELOCKED, "one", PGW_LOCK_SHARED, 0);
     refused(b, PGW_ELOCKED, "one", PGW_LOCK_EXCLUSIVE, 50);
     expect(b, PGW_OK, pgw_lock_is_free(b, "one", &is_free));

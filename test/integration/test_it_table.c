@@ -90,7 +90,7 @@ void test_what_is_not_there_is_named(void)
     must_refuse(&s, PGW_ENOTFOUND, "table `elsewhere`.`article`: there is no such schema");
     pgtemp_exec("CREATE TABLE article (id int PRIMARY KEY)");
     s.schema = "public", s.key = nope;
-    must_refuse(&s, PGW_ENOTFOUND, "column `nope` of the key is not there");
+    must_refuse(&s, PGW_ENOTFOUND, "column `nope` of the key does not exist");
     s = described("Article");
     must_refuse(&s, PGW_ENOTFOUND, "there is no such table");
 }
@@ -105,7 +105,7 @@ void test_what_is_no_table_is_named(void)
                  {"c", "is a composite type"},
                  {"t_pkey", "is an index"},
                  {"ruled", "has rules"},
-                 {"parent", "has children by inheritance"}};
+                 {"parent", "has inheritance children"}};
 
     pgtemp_exec(
         "CREATE TABLE t (id int PRIMARY KEY); CREATE VIEW v AS SELECT * FROM t;"
@@ -212,7 +212,7 @@ void test_a_domain_over_an_enum_is_no_key(void)
 
     pgtemp_exec("CREATE TYPE mood AS ENUM ('so so'); CREATE DOMAIN feeling AS mood;"
                 "CREATE DOMAIN mine AS feeling; CREATE TABLE t (id mine PRIMARY KEY)");
-    must_refuse(&s, PGW_EINVAL, "column `id` of the key is of a domain over an enum");
+    must_refuse(&s, PGW_EINVAL, "column `id` of the key has a domain over an enum");
     TEST_ASSERT_NOT_NULL(strstr(pgw_error_hint(h), "TYPE"));
     pgtemp_exec("ALTER TABLE t ALTER id TYPE mood");
     must_open(&s);
@@ -274,9 +274,9 @@ void test_a_role_without_rights_is_told(void)
     pgtemp_exec("CREATE TABLE t (id int PRIMARY KEY, a int); CREATE ROLE reader_t; GRANT USAGE ON "
                 "SCHEMA public TO reader_t");
     TEST_ASSERT_EQUAL(PGW_OK, pgw__pq_text(h, "role", "SET ROLE reader_t", &(pgw__call){0}));
-    must_refuse(&s, PGW_EPERM, "this role may not read it");
+    must_refuse(&s, PGW_EPERM, "this role may not read the table");
     pgtemp_exec("GRANT SELECT ON t TO reader_t");
-    must_refuse(&s, PGW_EPERM, "this role may not write it");
+    must_refuse(&s, PGW_EPERM, "this role may not write the table");
     pgtemp_exec("GRANT UPDATE (a) ON t TO reader_t");
     must_open(&s);
     TEST_ASSERT_EQUAL(PGW_OK, pgw__pq_text(h, "role", "RESET ROLE", &(pgw__call){0}));

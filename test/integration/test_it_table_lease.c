@@ -460,7 +460,7 @@ void test_bad_options_are_refused(void)
     REFUSED(o.values_count = 1);
     REFUSED(o.values_count = 33);
     REFUSED((o.columns = nope, o.columns_count = 1));
-    TEST_ASSERT_NOT_NULL(strstr(pgw_error_message(h), "column `nope` is not there"));
+    TEST_ASSERT_NOT_NULL(strstr(pgw_error_message(h), "column `nope` does not exist"));
     REFUSED(o.struct_size = 4096);
 #undef REFUSED
     o.struct_size = sizeof(o), o.where = "id ="; /* the server says where, and we in what */

@@ -141,8 +141,10 @@ void test_what_may_not_be_written_is_named(void)
 {
     static const struct {
         const char *column, *words;
-    } bad[] = {
-        {"nope", "is not there"}, {"v", "has a role"}, {"twice", "is generated"}, {NULL, "column"}};
+    } bad[] = {{"nope", "does not exist"},
+               {"v", "has a role"},
+               {"twice", "is generated"},
+               {NULL, "column"}};
 
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         TEST_ASSERT_EQUAL(
@@ -388,7 +390,7 @@ void test_process_starts_over_and_gives_up_after_a_bound(void)
     TEST_ASSERT_EQUAL_INT64(301, pgtemp_number("SELECT n FROM counter"));
     o.tries = 5, times = 1000, calls = 0;
     TEST_ASSERT_EQUAL(PGW_ECONFLICT, pgw_table_process(h, t, AT_ROW(key, &o), interfere, &times));
-    TEST_ASSERT_EQUAL_STRING("given up after 5 tries: others wrote each time",
+    TEST_ASSERT_EQUAL_STRING("gave up after 5 tries: another session wrote each time",
                              pgw_error_message(h));
     TEST_ASSERT_EQUAL(5, calls);
     TEST_ASSERT_EQUAL_INT64(801, pgtemp_number("SELECT n FROM counter"));

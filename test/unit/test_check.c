@@ -169,8 +169,9 @@ void test_each_field_of_a_job(void)
     REFUSED(PGW_EINVAL, "`job.kind` has a control character", job.kind = "a\tb");
     REFUSED(PGW_EINVAL, "`job.kind` is longer", job.kind = letters(256));
     ACCEPTED(job.kind = letters(255));
-    REFUSED(PGW_ELIMIT, "`job.payload` has 1001 bytes: allowed are 1000", job.payload = payload);
-    REFUSED(PGW_ELIMIT, "`job.body` has 998 bytes: allowed are 997", job.payload = "123";
+    REFUSED(PGW_ELIMIT, "`job.payload` has 1001 bytes: allowed are up to 1000",
+            job.payload = payload);
+    REFUSED(PGW_ELIMIT, "`job.body` has 998 bytes: allowed are up to 997", job.payload = "123";
             job.body = payload; job.body_size = 998);
     ACCEPTED(job.payload = "123"; job.body = payload; job.body_size = 997);
     REFUSED(PGW_EINVAL, "`job.payload` is empty", job.payload = " ");
@@ -222,7 +223,7 @@ void test_group_expiry_and_meta_of_a_job(void)
     REFUSED(PGW_EINVAL, "`job.expires_us` is -1", job.expires_us = -1);
     REFUSED(PGW_EINVAL, "`job.meta` is not JSON (line 1, column 2)", job.meta = "{");
     REFUSED(PGW_EINVAL, "`job.meta` is not an object: allowed is a JSON object", job.meta = "[{}]");
-    REFUSED(PGW_ELIMIT, "`job.meta` has 7 bytes: allowed are 5", job.payload = payload;
+    REFUSED(PGW_ELIMIT, "`job.meta` has 7 bytes: allowed are up to 5", job.payload = payload;
             job.body = payload; job.body_size = 5; job.meta = "{\"a\":1}");
     ACCEPTED(job.payload = payload; job.body = payload; job.body_size = 3; job.meta = "{\"a\":1}");
 }

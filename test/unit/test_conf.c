@@ -212,7 +212,7 @@ void test_numbers_that_are_none(void)
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         TEST_ASSERT_EQUAL_INT_MESSAGE(PGW_EINVAL, pgw_conf_set(conf, "poll.max_ms", bad[i]),
                                       bad[i]);
-        TEST_ASSERT_NOT_NULL(strstr(pgw_conf_error(conf), "is not a 64-bit whole number"));
+        TEST_ASSERT_NOT_NULL(strstr(pgw_conf_error(conf), "is not a 64-bit integer"));
     }
     TEST_ASSERT_EQUAL_INT64(77, pgw__conf_int(conf, "poll.max_ms"));
 }

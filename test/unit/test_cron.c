@@ -83,9 +83,10 @@ void test_what_is_refused_is_not_sent(void)
                              "column 5: expected a day that one of these months has, got \"30\"",
                              fake.message);
     REFUSED(pgw_cron_create(FAKE_H, "s", "* * * * \xff", NULL, NULL));
-    TEST_ASSERT_EQUAL_STRING("argument expression is wrong: weekday field, column 9: expected "
-                             "* or 0..7 or sun..sat, got a character beyond ASCII",
-                             fake.message);
+    TEST_ASSERT_EQUAL_STRING(
+        "argument `expression` is not valid: weekday field, column 9: expected "
+        "* or 0..7 or sun..sat, got a character beyond ASCII",
+        fake.message);
     o.misfire = (pgw_misfire)3;
     REFUSED(pgw_cron_create(FAKE_H, "s", "@daily", &o, NULL));
     o.misfire = PGW_MISFIRE_ALL, o.misfire_max = 0;

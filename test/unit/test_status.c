@@ -102,7 +102,7 @@ void test_numbers_that_are_no_status(void)
         pgw_status st = (pgw_status)strangers[i];
 
         TEST_ASSERT_EQUAL_STRING("PGW_?", pgw_status_name(st));
-        TEST_ASSERT_EQUAL_STRING("no status of this library", pgw_status_text(st));
+        TEST_ASSERT_EQUAL_STRING("unknown status", pgw_status_text(st));
         TEST_ASSERT_FALSE(pgw_is_retriable(st) || pgw_is_lost(st) || pgw_is_unknown(st) ||
                           pgw_is_bug(st));
     }

@@ -492,7 +492,7 @@ void test_long_diagnostics_are_not_cut_within_a_letter(void)
     TEST_ASSERT_TRUE(pgw__utf8_ok(fake.message, strlen(fake.message)));
     TEST_ASSERT_EQUAL(PGW_EINVAL,
                       pgw_table_get(FAKE_H, &t, THE_ROW(key, columns_of_none, 1), &rows));
-    ASSERT_SAYS("is not there");
+    ASSERT_SAYS("does not exist");
     TEST_ASSERT_TRUE(pgw__utf8_ok(fake.message, strlen(fake.message)));
 }
 

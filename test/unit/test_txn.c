@@ -114,7 +114,7 @@ void test_an_error_has_diagnostics_though_no_verb_failed(void)
 {
     TEST_ASSERT_EQUAL(PGW_ECONFLICT, run((pgw_status[]){PGW_ECONFLICT}, 3));
     TEST_ASSERT_EQUAL(PGW_ECONFLICT, fake.error);
-    ASSERT_SAYS("the function that ran in the transaction");
+    ASSERT_SAYS("the function in the transaction");
     fake.error = PGW_ELEASE; /* a verb's, with its own words */
     fake.message[0] = '\0';
     TEST_ASSERT_EQUAL(PGW_ELEASE, run((pgw_status[]){PGW_ELEASE}, 3));
