@@ -56,7 +56,7 @@ static int bulk_run(cli *c, int argc, char **argv, pgw_bulk_verb kind, const usa
     if (code != OPTS_GO) return code;
     which.f.queue = a.at[0];
     code = opts_which(c, all != (which.state || which.f.kind || filter_searches(&which)),
-                      "options that say which, or --all without these");
+                      "a filter, or --all without one");
     if (code != CLI_DONE) return code;
     if ((code = filter_settle(c, &which)) != CLI_DONE) return code;
     o.verb = kind, o.filter = &which.f, o.limit = cli_limit(limit);

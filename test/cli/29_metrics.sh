@@ -43,7 +43,7 @@ code 'queues, semaphores, schedules' 0 pgwork metrics
 format 'are in the format'
 its='queue="a \\"b\\" \\\\c"'
 is 'jobs by state' "$(series pgwork_queue_jobs | grep -F 'a \"b\" \\c' | sed 's/.*state="\(.*\)"} /\1 /' | sort | tr '\n' ' ')" \
-    'dead 1 delayed 1 done 0 leased 1 ready 2 '
+    'dead 1 delayed 1 done 0 gated 0 leased 1 ready 2 '
 yes 'how long the oldest has waited' grep -q "^pgwork_queue_oldest_seconds{$its} [0-9]*\.[0-9][0-9][0-9]$" "$tmp/out"
 is 'nobody waits in an empty one' "$(series pgwork_queue_oldest_seconds | grep other)" 'pgwork_queue_oldest_seconds{queue="other"} 0'
 is 'what is shut' "$(series 'pgwork_queue_draining|pgwork_queue_paused' | sed 's/.*_//; s/queue="a[^}]*/odd/' | sort | tr '\n' ' ')" \

@@ -17,7 +17,7 @@ for command in 'ls' 'stats' 'queue list' "show $id" 'metrics' 'sem list' 'cron l
     code "a viewer may run $command" 0 as_viewer pgwork $command
 done
 code 'a viewer may run locks' 1 as_viewer pgwork locks
-is 'which finds none' "$(cat "$tmp/err")" 'pgwork: nobody holds or waits'
+is 'which finds none' "$(cat "$tmp/err")" 'pgwork: there are no holders and no waiters'
 as_viewer pgwork doctor >"$tmp/out" 2>"$tmp/err"
 is 'and doctor, which checks all that it checks for an operator' "$(grep -c 'not checked\|permission denied\|cannot be examined' "$tmp/out")" 0
 as_viewer pgwork show "$id" >"$tmp/out"

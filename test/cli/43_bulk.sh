@@ -19,7 +19,7 @@ code 'a dry run counts' 0 pgwork bulk move q -k sms --to r --dry-run
 is 'and says how many' "$(cat "$tmp/err")" 'pgwork: would move 3 jobs'
 is 'as JSON' "$(pgwork -q bulk move q -k sms --to r --dry-run --json)" '{"would":3,"more":false}'
 is 'and changes nothing' "$(states)" 'q/delayed/5 q/ready/33'
-refused 'an operation without a filter' 2 'which ones' pgwork bulk move q --to r
+refused 'an operation without a filter' 2 'expected a filter, or --all' pgwork bulk move q --to r
 refused 'on no queue' 1 'no queue "none"' pgwork bulk cancel none --all
 refused 'a move to no queue' 1 'no queue "none"' pgwork bulk move q --all --to none
 refused 'a move to nowhere' 2 'to' pgwork bulk move q --all
