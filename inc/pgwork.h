@@ -23,6 +23,7 @@
  *   pgwork/async.h    the same verbs without blocking
  *   pgwork/job.h      jobs: enqueue, claim, finish, list
  *   pgwork/queue.h    queues
+ *   pgwork/bulk.h     filters, and operations on many jobs
  *   pgwork/group.h    a limit and an order for each group of jobs
  *   pgwork/worker.h   the runtime that calls handlers
  *   pgwork/reaper.h   the loop that requeues, promotes, schedules and prunes
@@ -31,6 +32,7 @@
  *   pgwork/lock.h     locks across machines
  *   pgwork/rate.h     rates across machines
  *   pgwork/sema.h     semaphores across machines
+ *   pgwork/watch.h    workers, counts, what is late, demand
  *   pgwork/admin.h    migrations, doctor
  *
  * In the examples `h` is an open handle and `st` a pgw_status. Other names that an example does
@@ -101,6 +103,7 @@
 #include <pgwork/async.h>
 #include <pgwork/job.h>
 #include <pgwork/queue.h>
+#include <pgwork/bulk.h>
 #include <pgwork/group.h>
 
 #include <pgwork/reaper.h>
@@ -113,6 +116,7 @@
 #include <pgwork/table.h>
 
 #include <pgwork/admin.h>
+#include <pgwork/watch.h>
 
 #ifdef __cplusplus
 extern "C" {

@@ -48,7 +48,7 @@ CREATE TABLE pgwork.queue (
     dead_retention_ms bigint NOT NULL DEFAULT -1 CHECK (dead_retention_ms = -1 OR dead_retention_ms > 0), -- -1: kept
     paused boolean NOT NULL DEFAULT false, draining boolean NOT NULL DEFAULT false, -- no claims; no enqueues
     expired        text NOT NULL DEFAULT 'dead'        CHECK (expired IN ('dead', 'drop')),
-    notify         boolean NOT NULL DEFAULT true,  -- wake up waiting workers
+    notify boolean NOT NULL DEFAULT true, payload_visible boolean NOT NULL DEFAULT false, -- to viewers
     created_at     timestamptz NOT NULL DEFAULT pgwork._now()
 );
 

@@ -71,7 +71,7 @@ END $$;
 CREATE FUNCTION pgwork.queue_create(queue text, lease_ms bigint DEFAULT NULL, max_attempts integer DEFAULT NULL,
     backoff_ms bigint DEFAULT NULL, backoff_cap_ms bigint DEFAULT NULL, retention_ms bigint DEFAULT NULL,
     max_bytes integer DEFAULT NULL, notify boolean DEFAULT NULL, expired text DEFAULT NULL,
-    dead_retention_ms bigint DEFAULT NULL) RETURNS void
+    dead_retention_ms bigint DEFAULT NULL, payload_visible boolean DEFAULT NULL) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM pgwork._check_queue_name(queue);
@@ -81,13 +81,13 @@ BEGIN
         PERFORM pgwork._make_queue(queue);
     END LOOP;
     PERFORM pgwork.queue_set(queue, lease_ms, max_attempts, backoff_ms, backoff_cap_ms, retention_ms, max_bytes,
-                             notify, expired, dead_retention_ms);
+                             notify, expired, dead_retention_ms, payload_visible);
 END $$;
 
 CREATE FUNCTION pgwork.queue_set(queue text, lease_ms bigint DEFAULT NULL, max_attempts integer DEFAULT NULL,
     backoff_ms bigint DEFAULT NULL, backoff_cap_ms bigint DEFAULT NULL, retention_ms bigint DEFAULT NULL,
     max_bytes integer DEFAULT NULL, notify boolean DEFAULT NULL, expired text DEFAULT NULL,
-    dead_retention_ms bigint DEFAULT NULL) RETURNS void
+    dead_retention_ms bigint DEFAULT NULL, payload_visible boolean DEFAULT NULL) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE q pgwork.queue := pgwork._queue(queue);
@@ -106,9 +106,10 @@ BEGIN
            backoff_ms = coalesce(backoff_ms, t.backoff_ms), backoff_cap_ms = coalesce(backoff_cap_ms, t.backoff_cap_ms),
            retention_ms = coalesce(retention_ms, t.retention_ms), max_bytes = coalesce(max_bytes, t.max_bytes),
            notify = coalesce(notify, t.notify), expired = coalesce(expired, t.expired),
-           dead_retention_ms = coalesce(dead_retention_ms, t.dead_retention_ms)
+           dead_retention_ms = coalesce(dead_retention_ms, t.dead_retention_ms),
+           payload_visible = coalesce(payload_visible, t.payload_visible)
      WHERE t.id = q.id AND num_nonnulls(lease_ms, max_attempts, backoff_ms, backoff_cap_ms, retention_ms, max_bytes,
-                                        notify, expired, dead_retention_ms) > 0;
+                                        notify, expired, dead_retention_ms, payload_visible) > 0;
     IF NOT FOUND THEN PERFORM pgwork._queue(queue); END IF; -- it may have been dropped
 END $$;
 
@@ -173,7 +174,7 @@ END $$;
 -- The tables whose rows belong to a queue.
 CREATE FUNCTION pgwork._places() RETURNS text[] LANGUAGE sql IMMUTABLE
 RETURN string_to_array('live_job,delayed_job,dead_job,done_job,cancel_request,unique_key,operation,mark,expiring_job,'
-                       'group_rule,admitted_job,gate_event,gate_mark,hold', ',');
+                       'group_rule,admitted_job,gate_event,gate_mark,hold,total,minute', ',');
 
 CREATE FUNCTION pgwork.queue_drop(queue text, force boolean DEFAULT false) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$

@@ -30,12 +30,20 @@ SELECT NULL, j.queue, j.id, CASE WHEN j.cancelled THEN 'cancelled' ELSE 'done' E
        j.attempt, NULL, j.holder, NULL, NULL, j.created_at, j.finished_at, NULL, j.key, j.tags, j.payload, NULL,
        j.output, NULL, NULL, NULL, true FROM pgwork.done_job j;
 
+-- False for a viewer that is nothing else. By the session's role: in functions like these, current_user is their owner.
+CREATE FUNCTION pgwork.sees_payloads() RETURNS boolean LANGUAGE sql STABLE RETURN coalesce((
+    SELECT bool_or(r.rolname <> 'pgwork_viewer') FROM pg_roles r JOIN pg_class c ON c.oid = 'pgwork.queue'::regclass
+     WHERE (r.rolname IN ('pgwork_viewer', 'pgwork_operator') OR r.oid = c.relowner)
+       AND pg_has_role(coalesce(nullif(current_setting('role'), 'none'), session_user)::name, r.oid, 'MEMBER')), true);
+
 -- It opens all rows of a queue; job_list(queue, id => ...) finds one job by an index.
 CREATE VIEW pgwork.job AS SELECT q.name AS queue, j.id, j.state, j.kind, j.priority, j.attempt,
        CASE WHEN NOT j.finished THEN coalesce(j.max_attempts, q.max_attempts) END AS max_attempts,
-       j.holder, j.lease_until, j.run_at, j.created_at, j.finished_at, j.error, j.key, j.tags, j.payload, j.body_bytes,
-       j.output, j.grp, j.expires_at, j.meta
-  FROM pgwork.queue q
+       j.holder, j.lease_until, j.run_at, j.created_at, j.finished_at, j.error, j.key, j.tags,
+       CASE WHEN v.shown THEN j.payload END AS payload, j.body_bytes, CASE WHEN v.shown THEN j.output END AS output,
+       j.grp, j.expires_at, CASE WHEN v.shown THEN j.meta END AS meta, NOT v.shown AS payload_hidden
+  FROM pgwork.queue q CROSS JOIN (SELECT pgwork.sees_payloads() AS ok OFFSET 0) s
+ CROSS JOIN LATERAL (SELECT s.ok OR q.payload_visible) v (shown)
   JOIN (SELECT * FROM pgwork._live_job UNION ALL SELECT * FROM pgwork._other_job) j ON j.queue = q.id;
 
 -- A page of the view in the order of the ids, or one job by its id. Each table returns at_most jobs in the order
@@ -71,7 +79,8 @@ RETURNS SETOF pgwork.job LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 DECLARE
-    any_state CONSTANT boolean := state IS NULL; low CONSTANT bigint := greatest(after_id, job_list.id - 1, 0);
+    any_state CONSTANT boolean := state IS NULL; all_payloads CONSTANT boolean := pgwork.sees_payloads();
+    low CONSTANT bigint := greatest(after_id, job_list.id - 1, 0);
     high CONSTANT bigint := coalesce(job_list.id, 9223372036854775807);
 BEGIN
     PERFORM pgwork._refuse_unless(any_state OR state = ANY ('{ready,gated,delayed,leased,done,dead,cancelled}'),
@@ -81,9 +90,10 @@ BEGIN
             pgwork._refuse_unless(coalesce(at_most, 1) > 0, 'at_most', at_most::text, '1 and up, or NULL for all');
     RETURN QUERY SELECT q.name, j.id, j.state, j.kind, j.priority, j.attempt,
            CASE WHEN NOT j.finished THEN coalesce(j.max_attempts, q.max_attempts) END,
-           j.holder, j.lease_until, j.run_at, j.created_at, j.finished_at, j.error, j.key, j.tags, j.payload,
-           j.body_bytes, j.output, j.grp, j.expires_at, j.meta
-      FROM pgwork._used_queues(job_list.queue) q
+           j.holder, j.lease_until, j.run_at, j.created_at, j.finished_at, j.error, j.key, j.tags,
+           CASE WHEN s.shown THEN j.payload END, j.body_bytes, CASE WHEN s.shown THEN j.output END, j.grp,
+           j.expires_at, CASE WHEN s.shown THEN j.meta END, NOT s.shown
+      FROM pgwork._used_queues(job_list.queue) q CROSS JOIN LATERAL (SELECT all_payloads OR q.payload_visible) s (shown)
      CROSS JOIN LATERAL (SELECT k.* FROM pgwork._live_page(q, state, kind, low, high, at_most) l (at)
          CROSS JOIN LATERAL (SELECT * FROM pgwork._live_job k WHERE k.at = l.at OFFSET 0) k
          WHERE any_state OR job_list.state IN ('ready', 'leased')
@@ -135,29 +145,17 @@ CREATE FUNCTION pgwork.queue_list(queue text DEFAULT NULL, at_most bigint DEFAUL
 RETURNS TABLE (queue text, ready bigint, leased bigint, delayed bigint, gated bigint, dead bigint, done bigint,
     oldest_ms bigint, paused boolean, draining boolean, lease_ms integer, max_attempts integer, backoff_ms bigint,
     backoff_cap_ms bigint, retention_ms bigint, max_bytes integer, notify boolean, expired text,
-    dead_retention_ms bigint)
+    dead_retention_ms bigint, payload_visible boolean)
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT q.name, d.*, q.paused, q.draining, q.lease_ms, q.max_attempts, q.backoff_ms, q.backoff_cap_ms,
-           q.retention_ms, q.max_bytes, q.notify, q.expired, q.dead_retention_ms
+           q.retention_ms, q.max_bytes, q.notify, q.expired, q.dead_retention_ms, q.payload_visible
       FROM pgwork.queue q LEFT JOIN pgwork._used_queues($1) u USING (id) CROSS JOIN LATERAL (
            SELECT 0, 0, 0, 0, 0, 0, 0 WHERE u.name IS NULL UNION ALL -- ready is NULL: the queue was dropped meanwhile
            SELECT d.* FROM pgwork.depth(u.name, $2, true) d WHERE u.name IS NOT NULL AND d.ready IS NOT NULL OFFSET 0) d
      WHERE $1 IS NULL OR q.name = $1 ORDER BY 1
 $$;
-
 CREATE VIEW pgwork.queue_stats AS SELECT * FROM pgwork.queue_list();
-
 CREATE VIEW pgwork.queues AS SELECT * FROM pgwork.queue;
-
-CREATE VIEW pgwork.last_tick AS
-SELECT t.at, t.issued, CASE WHEN s.is_called THEN s.last_value ELSE s.last_value - 1 END AS position,
-       q.last_value AS queue_id
-  FROM pgwork.position s CROSS JOIN pgwork.queue_id_seq q
-  LEFT JOIN LATERAL (SELECT * FROM pgwork.reaper_tick t ORDER BY t.version DESC LIMIT 1) t ON true;
-
-CREATE VIEW pgwork.stuck_jobs AS
-SELECT q.name AS queue, CASE WHEN s.queue > 0 THEN s.id END AS id, s.error, s.since, s.tries, s.again_at
-  FROM pgwork.stuck_job s LEFT JOIN pgwork.queue q ON q.id = s.queue WHERE s.queue IN (0, q.id);
 
 CREATE FUNCTION pgwork.version() RETURNS integer LANGUAGE sql STABLE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp AS 'SELECT max(number) FROM pgwork.migration';
@@ -165,9 +163,8 @@ SET search_path = pg_catalog, pg_temp AS 'SELECT max(number) FROM pgwork.migrati
 COMMENT ON FUNCTION pgwork.job_list IS 'A page of the view job in the order of ids, or one job by its id: by indexes.';
 COMMENT ON FUNCTION pgwork.depth IS 'Counts of a queue by state, up to at_most, and the age of its oldest ready job.';
 COMMENT ON FUNCTION pgwork.version IS 'Number of the last migration applied.';
+COMMENT ON FUNCTION pgwork.sees_payloads IS 'False: payloads, outputs and meta are NULL unless their queue shows them.';
 COMMENT ON VIEW pgwork.job IS 'Every job, whatever its state: ready, leased, delayed, gated, dead, done, cancelled.';
 COMMENT ON FUNCTION pgwork.queue_list IS 'Settings of a queue, or of all, and counts by state up to at_most.';
 COMMENT ON VIEW pgwork.queue_stats IS 'Settings and exact counts of every queue; queue_list(at_most => n) is cheap.';
 COMMENT ON VIEW pgwork.queues IS 'Queues and their settings; no counts.';
-COMMENT ON VIEW pgwork.last_tick IS 'When the low-water marks were last looked at; last position and queue id.';
-COMMENT ON VIEW pgwork.stuck_jobs IS 'Jobs that no reaper can move, and why; tried again at again_at.';

@@ -71,7 +71,14 @@ CREATE TABLE pgwork.tick (
     PRIMARY KEY (schedule, slot)
 );
 
-CREATE VIEW pgwork.schedules AS SELECT * FROM pgwork.schedule;
+CREATE VIEW pgwork.schedules AS
+SELECT s.id, s.name, s.expression, s.zone, s.anchor, s.misfire, s.misfire_max, s.grace_ms, s.jitter_ms, s.timeout_ms, s.queue, s.kind,
+       CASE WHEN v.shown THEN s.payload END AS payload, CASE WHEN v.shown THEN s.body END AS body, s.priority, s.max_attempts, s.lease_ms, s.tags,
+       s.key, s.paused, s.base, s.next_slot, s.next_at, s.planned_at, s.asked, s.last_slot, s.last_at, s.error, s.error_at, s.slot,
+       CASE WHEN a.all_payloads THEN s.token END AS token, s.holder, s.since, s.until, s.attempt, s.fence, s.created_at
+  FROM pgwork.schedule s CROSS JOIN (SELECT pgwork.sees_payloads() AS all_payloads OFFSET 0) a
+  LEFT JOIN pgwork.queue q ON q.name = s.queue
+ CROSS JOIN LATERAL (SELECT a.all_payloads OR coalesce(q.payload_visible, false)) v (shown);
 CREATE VIEW pgwork.ticks AS SELECT * FROM pgwork.tick;
 
 COMMENT ON TABLE pgwork.schedule IS 'Schedules: what they are, when they come next, and who holds their tick. Written by the functions only.';

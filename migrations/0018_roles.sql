@@ -1,11 +1,11 @@
--- 0018: who may do what. The roles can only EXECUTE; the operator reads as well.
+-- 0018: who may do what. The roles can only EXECUTE; the viewer and the operator read views as well.
 
 -- Roles belong to the cluster, so another schema may have created them. A role that may not create roles asks one that may.
 DO $$
 DECLARE
     r text;
 BEGIN
-    FOREACH r IN ARRAY ARRAY['pgwork_producer', 'pgwork_worker', 'pgwork_operator'] LOOP
+    FOREACH r IN ARRAY ARRAY['pgwork_producer', 'pgwork_worker', 'pgwork_viewer', 'pgwork_operator'] LOOP
         BEGIN
             EXECUTE format('CREATE ROLE %I NOLOGIN', r);
         EXCEPTION
@@ -33,12 +33,18 @@ DECLARE
     given record;
     f record;
     who text;
+    all_roles CONSTANT text[] := ARRAY['pgwork_producer', 'pgwork_worker', 'pgwork_viewer', 'pgwork_operator'];
     -- operators may call every function without a leading underscore
     everybody CONSTANT text[] := ARRAY['version', 'checksums', 'token_number'];
     producers CONSTANT text[] := ARRAY['enqueue', 'enqueue_many', 'cancel', 'table_operation', 'table_applied'];
+    -- functions that change nothing
+    viewers CONSTANT text[] := ARRAY[
+        'depth', 'queue_list', 'job_list', 'absent', 'lock_list', 'sema_list', 'sema_holders', 'cron_next', 'cron_times',
+        'table_list', 'foreign_locks', 'sees_payloads', 'queue_counts', 'worker_list', 'overdue', 'demand', 'job_search',
+        'dead_errors', 'error_sort'];
     workers CONSTANT text[] := ARRAY[
         'enqueue', 'enqueue_many', 'claim', 'claim_batch', 'extend', 'complete', 'fail', 'snooze', 'hold', 'release', 'absent', 'idle', 'awake', 'set_aside',
-        'reap', 'promote', 'prune', 'maintain', 'beat', 'queue_list', 'group_hold', 'group_list',
+        'reap', 'promote', 'prune', 'maintain', 'beat', 'queue_list', 'worker_report', 'group_hold', 'group_list',
         'lock_key', 'lock_acquire', 'lock_acquire_xact', 'lock_queue', 'lock_wait', 'lock_release', 'lock_forget', 'lock_is_free', 'lock_list', 'fence_ok',
         'sema_acquire', 'sema_wait', 'sema_leave', 'sema_extend', 'sema_release', 'sema_list', 'sema_holders',
         'rate_take', 'rate_list', 'queue_holds',
@@ -61,18 +67,19 @@ BEGIN
         EXECUTE format('REVOKE ALL ON %s FROM %s CASCADE', given.what, given.to_whom);
     END LOOP;
     FOR f IN SELECT p.oid::regprocedure AS call, p.proname AS name FROM pg_proc p WHERE p.pronamespace = s::regnamespace LOOP
-        FOREACH who IN ARRAY ARRAY['pgwork_producer', 'pgwork_worker', 'pgwork_operator'] LOOP
+        FOREACH who IN ARRAY all_roles LOOP
             IF to_regrole(who) IS NOT NULL AND NOT starts_with(f.name, '_')
-               AND (who = 'pgwork_operator' OR f.name = ANY (everybody || CASE who WHEN 'pgwork_worker' THEN workers ELSE producers END)) THEN
+               AND (who = 'pgwork_operator' OR f.name = ANY (everybody || CASE who WHEN 'pgwork_worker' THEN workers WHEN 'pgwork_viewer' THEN viewers
+                                                                          ELSE producers END)) THEN
                 EXECUTE format('GRANT EXECUTE ON ROUTINE %s TO %I', f.call, who);
             END IF;
         END LOOP;
     END LOOP;
-    FOREACH who IN ARRAY ARRAY['pgwork_producer', 'pgwork_worker', 'pgwork_operator'] LOOP
+    FOREACH who IN ARRAY all_roles LOOP
         CONTINUE WHEN to_regrole(who) IS NULL;
         EXECUTE format('GRANT USAGE ON SCHEMA %I TO %I', s, who);
-        IF who = 'pgwork_operator' THEN
-            EXECUTE format('GRANT SELECT ON %1$I.job, %1$I.queue_stats, %1$I.queues, %1$I.groups, %1$I.beats, %1$I.last_tick, %1$I.stuck_jobs, %1$I.migrations, %1$I.schedules, %1$I.ticks TO %2$I', s, who);
+        IF who IN ('pgwork_viewer', 'pgwork_operator') THEN
+            EXECUTE format('GRANT SELECT ON %1$I.job, %1$I.queue_stats, %1$I.queues, %1$I.groups, %1$I.beats, %1$I.last_tick, %1$I.stuck_jobs, %1$I.migrations, %1$I.schedules, %1$I.ticks, %1$I.workers, %1$I.minutes, %1$I.log TO %2$I', s, who);
         END IF;
     END LOOP;
 END $$;

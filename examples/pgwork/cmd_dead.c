@@ -27,7 +27,7 @@ static int dead_each(const pgw_job *job, void *arg)
     l->count++;
     l->last = pgw_job_id(job);
     if (l->json) {
-        out_job(job, false);
+        out_job(job, false, 0);
         return 0;
     }
     table_int(&l->rows, pgw_job_id(job));
@@ -50,18 +50,60 @@ static int dead_each(const pgw_job *job, void *arg)
     return 0;
 }
 
+static int dead_errors_each(const pgw_dead_errors *e, void *arg)
+{
+    listing *l = arg;
+    if (l->json) {
+        out o;
+        out_begin(&o);
+        out_text(&o, "queue", e->queue);
+        out_text(&o, "kind", e->kind);
+        out_text(&o, "error", e->error);
+        out_int(&o, "jobs", e->n);
+        out_time(&o, "first_at", e->first_us);
+        out_time(&o, "last_at", e->last_us);
+        out_int(&o, "last_id", e->last_id);
+        out_end(&o);
+        return 0;
+    }
+    table_int(&l->rows, e->n);
+    table_text(&l->rows, e->queue);
+    table_text(&l->rows, e->kind);
+    table_age(&l->rows, (l->now_us - e->last_us) / 1000);
+    table_int(&l->rows, e->last_id);
+    table_text(&l->rows, e->error);
+    return 0;
+}
+
+static int dead_by_error(cli *c, const char *queue)
+{
+    static const char *const headings[] = {"JOBS>", "QUEUE", "KIND", "LAST>", "ID>", "ERROR"};
+    listing l = {.json = c->json, .now_us = text_now_us()};
+    table_begin(&l.rows, headings, sizeof headings / sizeof *headings);
+    pgw_status st = pgw_dead_errors_each(c->h, queue, dead_errors_each, &l);
+    table_end(&l.rows);
+    if (st < 0) return cli_fail_at(c->h);
+    if (st == PGW_OUTCOME_EMPTY && queue) cli_queue_there(c, queue);
+    return cli_finish(cli_code(st));
+}
+
 static int dead_list(cli *c, int argc, char **argv)
 {
     pgw_jobs_opts o = PGW_JOBS_OPTS_INIT;
+    bool by_error = false;
     const opt opts[] = {
+        {0, "by-error", NULL, "count them by kind and error", .flag = &by_error},
         {'k', "kind", "KIND", "only of this kind", .text = &o.kind},
         {'n', "limit", "N", "list up to N jobs (100)", .number = &o.limit, .min = 1, .max = 100000},
         {0, "after", "ID", "only jobs with a higher id", .big = &o.after_id},
         {.name = NULL}};
     static const usage use = {
-        .synopsis = "dead list [QUEUE] [-k KIND] [-n N] [--after ID]",
-        .about = "Lists dead letters with the last line of their error, in the order of their\n"
-                 "ids. If there may be more, stderr prints the --after option for the next page.",
+        .synopsis = "dead list [QUEUE] [-k KIND] [-n N] [--after ID]\n"
+                    "dead list [QUEUE] --by-error",
+        .about =
+            "Lists dead letters with the last line of their error, in the order of their\n"
+            "ids. If there may be more, stderr prints the --after option for the next page.\n"
+            "With --by-error it counts them by kind and last line; # stands for numbers and ids.",
         .more = "Ends with 1 when there are none.",
         .max = 1,
     };
@@ -71,7 +113,12 @@ static int dead_list(cli *c, int argc, char **argv)
     if (code != OPTS_GO) return code;
     o.state = PGW_STATE_DEAD;
     if (a.count) o.queue = a.at[0];
+    if (by_error && (o.kind || o.after_id)) {
+        return cli_fail(CLI_USAGE, NULL, "%s: --by-error counts all: no -k, no --after",
+                        c->command);
+    }
     if ((code = cli_open(c, false)) != CLI_DONE) return code;
+    if (by_error) return dead_by_error(c, o.queue);
     listing l = {.json = c->json, .now_us = text_now_us()};
     table_begin(&l.rows, headings, sizeof headings / sizeof *headings);
     pgw_status st = pgw_jobs_each(c->h, &o, dead_each, &l);
@@ -169,7 +216,7 @@ int cmd_dead(cli *c, int argc, char **argv)
                                  {"purge", "", dead_purge},
                                  {NULL, NULL, NULL}};
     static const usage use = {
-        .synopsis = "dead list [QUEUE] [-k KIND] [-n N] [--after ID]\n"
+        .synopsis = "dead list [QUEUE] [-k KIND] [-n N] [--after ID] [--by-error]\n"
                     "dead redrive QUEUE [-k KIND] [-n N]\n"
                     "dead purge QUEUE [-k KIND] [--older-than TIME] [ID...]\n"
                     "dead purge QUEUE --all",

@@ -2,10 +2,13 @@
  *
  * pgwork ls: jobs in columns. Payloads are for `show`.
  */
+#include <inttypes.h>
 #include <string.h>
 
+#include "filter.h"
 #include "opts.h"
 #include "out.h"
+#include "running.h"
 #include "text.h"
 
 typedef struct listing {
@@ -13,6 +16,7 @@ typedef struct listing {
     int64_t now_us;
     int count;
     int64_t last;
+    running jobs;
     table rows;
 } listing;
 
@@ -39,10 +43,11 @@ static int ls_each(const pgw_job *job, void *arg)
 {
     listing *l = arg;
     char attempts[32];
+    int64_t since_us;
     l->count++;
     l->last = pgw_job_id(job);
     if (l->json) {
-        out_job(job, false);
+        out_job(job, false, running_since_us(&l->jobs, job));
         return 0;
     }
     table_int(&l->rows, pgw_job_id(job));
@@ -54,44 +59,69 @@ static int ls_each(const pgw_job *job, void *arg)
     table_text(&l->rows, attempts);
     table_age(&l->rows, (l->now_us - pgw_job_created_us(job)) / 1000);
     ls_when(l, job);
+    since_us = running_since_us(&l->jobs, job);
+    table_age(&l->rows, since_us ? (l->now_us - since_us) / 1000 : -1);
     table_text(&l->rows, pgw_job_holder(job));
     return 0;
 }
 
+/* What is in no index is searched for, 100,000 jobs at a time. */
+static pgw_status ls_find(cli *c, const filter *which, int limit, int64_t after, listing *l)
+{
+    const pgw_filter *f = &which->f;
+    if (!filter_searches(which)) {
+        pgw_jobs_opts o = PGW_JOBS_OPTS_INIT;
+        o.queue = f->queue, o.state = f->state, o.kind = f->kind;
+        o.limit = limit, o.after_id = after;
+        return pgw_jobs_each(c->h, &o, ls_each, l);
+    }
+    pgw_search_opts o = PGW_SEARCH_OPTS_INIT;
+    o.filter = f, o.after_id = after, o.limit = limit;
+    pgw_status st = pgw_search(c->h, &o, ls_each, l, &after);
+    if (st >= 0 && after && l->count < limit) {
+        cli_say(c, "there is more to search: go on with --after %" PRId64, after);
+    }
+    return st;
+}
+
 int cmd_ls(cli *c, int argc, char **argv)
 {
-    pgw_jobs_opts o = PGW_JOBS_OPTS_INIT;
-    const char *state = NULL;
+    filter which = FILTER_INIT;
+    int limit = 100;
+    int64_t after = 0;
     const opt opts[] = {
-        {'s', "state", "STATE", "ready, leased, delayed, dead, done or cancelled", .text = &state},
-        {'k', "kind", "KIND", "only of this kind", .text = &o.kind},
-        {'n', "limit", "N", "list up to N jobs (100)", .number = &o.limit, .min = 1, .max = 100000},
-        {0, "after", "ID", "only jobs with a higher id", .big = &o.after_id},
+        FILTER_OPTS(&which),
+        {'n', "limit", "N", "list up to N jobs (100)", .number = &limit, .min = 1, .max = 100000},
+        {0, "after", "ID", "only jobs with a higher id", .big = &after},
         {.name = NULL}};
     static const usage use = {
-        .synopsis = "ls [QUEUE] [-s STATE] [-k KIND] [-n N] [--after ID]",
+        .synopsis = "ls [QUEUE] [-s STATE] [-k KIND] [-t TAG] [OPTIONS] [-n N] [--after ID]",
         .about = "Lists jobs in the order of their ids. WHEN shows the rest of a lease or how\n"
-                 "late it is, when a delayed job is due, or how long ago a job was finished. If\n"
+                 "late it is, when a delayed job is due, or how long ago a job was finished.\n"
+                 "RUNS shows how long a job has been with its handler, from a second on. If\n"
                  "there may be more, stderr prints the --after option for the next page.",
         .more = "With --json each job is a line with everything that `pgwork show` prints. Ends\n"
                 "with 1 when no job was found.",
         .max = 1,
     };
     static const char *const headings[] = {"ID>",      "QUEUE", "STATE", "KIND",  "PRIO>",
-                                           "ATTEMPT>", "AGE>",  "WHEN>", "HOLDER"};
+                                           "ATTEMPT>", "AGE>",  "WHEN>", "RUNS>", "HOLDER"};
     args a;
     int code = opts_parse(c, &a, &use, opts, argc, argv);
     if (code != OPTS_GO) return code;
-    if ((code = cli_state(c, state, "ready, leased, delayed, dead, done or cancelled", &o.state)))
-        return code;
-    if (a.count) o.queue = a.at[0];
+    if (a.count) which.f.queue = a.at[0];
+    if ((code = filter_settle(c, &which)) != CLI_DONE) return code;
     if ((code = cli_open(c, false)) != CLI_DONE) return code;
     listing l = {.json = c->json, .now_us = text_now_us()};
+    if (which.f.state == PGW_STATE_ANY || which.f.state == PGW_STATE_LEASED) {
+        l.jobs = running_read(c, which.f.queue);
+    }
     table_begin(&l.rows, headings, sizeof headings / sizeof *headings);
-    pgw_status st = pgw_jobs_each(c->h, &o, ls_each, &l);
+    pgw_status st = ls_find(c, &which, limit, after, &l);
     table_end(&l.rows);
-    cli_go_on(c, l.count, o.limit, l.last);
+    running_free(&l.jobs);
+    cli_go_on(c, l.count, limit, l.last);
     if (st < 0) return cli_fail_at(c->h);
-    if (st == PGW_OUTCOME_EMPTY && o.queue) cli_queue_there(c, o.queue);
+    if (st == PGW_OUTCOME_EMPTY && which.f.queue) cli_queue_there(c, which.f.queue);
     return cli_finish(cli_code(st));
 }

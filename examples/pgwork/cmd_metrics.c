@@ -13,6 +13,8 @@
 #include "opts.h"
 #include "out.h"
 
+#define METRICS_OVERDUE 1000 /* rows of a lane that are looked at for expired leases */
+
 /* The format wants all samples of a metric in one place, but they come queue by queue: so each
  * metric gathers its own, and they are put together at the end. */
 enum metric {
@@ -30,11 +32,29 @@ enum metric {
     CRON_PAUSED,
     CRON_FAILING,
     GRADE,
+    WORKERS,
+    RUNNING,
+    CLAIMED,
+    DONE,
+    FAILED,
+    DEAD,
+    REFUSED,
+    LOST,
+    WAIT,
+    RUN,
+    EXPIRED,
+    DUE,
+    HORIZON,
+    HORIZON_XIDS,
+    REAPER,
+    REAPERS,
+    STUCK,
     METRICS
 };
 
 static const struct {
     const char *name, *help;
+    const char *type; /* NULL: gauge */
 } described[METRICS] = {
     [UP] = {"up", "1 if the metrics could be read, else 0."},
     [JOBS] = {"queue_jobs", "Jobs by state, counted up to --at-most."},
@@ -52,6 +72,26 @@ static const struct {
     [CRON_PAUSED] = {"schedule_paused", "1 if the schedule is paused."},
     [CRON_FAILING] = {"schedule_failing", "1 if the schedule cannot run, or a tick was given up."},
     [GRADE] = {"doctor_grade", "Grade of a check of the doctor: 0 good, 1 note, 2 bad."},
+    [WORKERS] = {"workers", "Workers that have reported within 30 s."},
+    [RUNNING] = {"jobs_running", "Jobs that are with their handlers."},
+    [CLAIMED] = {"jobs_claimed_total", "Jobs that workers have claimed.", "counter"},
+    [DONE] = {"jobs_done_total", "Jobs that are done.", "counter"},
+    [FAILED] = {"jobs_failed_total", "Attempts that failed and are followed by another.",
+                "counter"},
+    [DEAD] = {"jobs_dead_total", "Jobs that workers have made dead letters.", "counter"},
+    [REFUSED] = {"jobs_refused_total", "Results that came too late.", "counter"},
+    [LOST] = {"jobs_lost_total", "Leases that ended before their jobs.", "counter"},
+    [WAIT] = {"job_wait_seconds",
+              "From the enqueue to the handler, of jobs that were ready at once.", "histogram"},
+    [RUN] = {"job_run_seconds", "How long handlers took.", "histogram"},
+    [EXPIRED] = {"queue_expired_leases", "Jobs whose lease ended, and nobody took them back."},
+    [DUE] = {"queue_overdue_jobs", "Delayed jobs whose time came, and that are not ready."},
+    [HORIZON] = {"horizon_age_seconds", "The oldest transaction that holds vacuum back."},
+    [HORIZON_XIDS] = {"horizon_age_transactions",
+                      "The same in transactions; slots and standbys too."},
+    [REAPER] = {"reaper_age_seconds", "Since the last round of the reapers."},
+    [REAPERS] = {"reapers", "Reapers that were seen within 30 s."},
+    [STUCK] = {"stuck_jobs", "Jobs that no reaper can move."},
 };
 
 typedef struct grade {
@@ -82,14 +122,16 @@ static void metrics_quote(buf *t, const char *value)
     free(visible);
 }
 
-/* @p thousandths: the value; Prometheus counts in seconds. Either label may be none. */
-static void metrics_add(metrics *m, enum metric which, label a, label b, int64_t thousandths)
+/* A value of thousandths: Prometheus counts in seconds. @p ending: of a histogram's series. */
+static void metrics_series(metrics *m, enum metric which, const char *ending, label a, label b,
+                           int64_t thousandths)
 {
     buf *t = &m->samples[which];
     const label both[] = {a, b};
     char number[32];
     buf_puts(t, "pgwork_");
     buf_puts(t, described[which].name);
+    buf_puts(t, ending);
     for (size_t i = 0; i < 2 && both[i].name; i++) {
         buf_puts(t, i ? "," : "{");
         buf_puts(t, both[i].name);
@@ -102,6 +144,32 @@ static void metrics_add(metrics *m, enum metric which, label a, label b, int64_t
     buf_puts(t, a.name ? "} " : " ");
     buf_puts(t, number);
     buf_puts(t, "\n");
+}
+
+/* Either label may be none. */
+static void metrics_add(metrics *m, enum metric which, label a, label b, int64_t thousandths)
+{
+    metrics_series(m, which, "", a, b, thousandths);
+}
+
+/* @p jobs: up to 1, 2, 4, ... ms; the format wants each bucket to hold those before, too. */
+static void metrics_histogram(metrics *m, enum metric which, label queue, const int64_t *jobs,
+                              int64_t sum_us)
+{
+    int64_t all = 0;
+    char le[32];
+    for (int i = 0; i < PGW_BUCKETS; i++) {
+        int64_t ms = INT64_C(1) << i;
+        all += jobs[i];
+        if (i + 1 < PGW_BUCKETS) {
+            snprintf(le, sizeof le, "%" PRId64 ".%03d", ms / 1000, (int)(ms % 1000));
+        } else {
+            strcpy(le, "+Inf");
+        }
+        metrics_series(m, which, "_bucket", queue, (label){"le", le}, all * 1000);
+    }
+    metrics_series(m, which, "_sum", queue, none, sum_us / 1000);
+    metrics_series(m, which, "_count", queue, none, all * 1000);
 }
 
 static void metrics_clear(metrics *m)
@@ -150,6 +218,41 @@ static int metrics_cron(const pgw_cron_info *i, void *arg)
     return 0;
 }
 
+static int metrics_counts(const pgw_queue_counts *c, void *arg)
+{
+    const struct {
+        enum metric which;
+        int64_t n;
+    } counts[] = {{WORKERS, c->workers}, {RUNNING, c->running}, {CLAIMED, c->claimed},
+                  {DONE, c->done},       {FAILED, c->failed},   {DEAD, c->dead},
+                  {REFUSED, c->refused}, {LOST, c->lost}};
+    const label queue = {"queue", c->queue};
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        metrics_add(arg, counts[i].which, queue, none, counts[i].n * 1000);
+    }
+    if (c->claimed == 0) return 0; /* fifty series less of a queue without workers */
+    metrics_histogram(arg, WAIT, queue, c->wait, c->wait_us);
+    metrics_histogram(arg, RUN, queue, c->run, c->run_us);
+    return 0;
+}
+
+static int metrics_overdue(const pgw_overdue *o, void *arg)
+{
+    const label queue = {"queue", o->queue};
+    metrics_add(arg, EXPIRED, queue, none, o->expired * 1000);
+    metrics_add(arg, DUE, queue, none, o->due * 1000);
+    return 0;
+}
+
+static void metrics_gauges(metrics *m, const pgw_gauges *g)
+{
+    metrics_add(m, HORIZON, none, none, g->horizon_ms);
+    metrics_add(m, HORIZON_XIDS, none, none, g->horizon_xids * 1000);
+    if (g->reaper_ms >= 0) metrics_add(m, REAPER, none, none, g->reaper_ms);
+    metrics_add(m, REAPERS, none, none, g->reapers * 1000);
+    metrics_add(m, STUCK, none, none, g->stuck * 1000);
+}
+
 static int metrics_finding(const pgw_finding *f, void *arg)
 {
     metrics *m = arg;
@@ -165,6 +268,12 @@ static int metrics_finding(const pgw_finding *f, void *arg)
 
 static int metrics_ask(cli *c, metrics *m, int64_t at_most, bool doctor)
 {
+    pgw_gauges gauges = PGW_GAUGES_INIT;
+    if (pgw_gauges_read(c->h, &gauges) < 0 || pgw_counts_each(c->h, NULL, metrics_counts, m) < 0 ||
+        pgw_overdue_each(c->h, METRICS_OVERDUE, metrics_overdue, m) < 0) {
+        return cli_fail_at(c->h);
+    }
+    metrics_gauges(m, &gauges);
     pgw_queues_opts counts = PGW_QUEUES_OPTS_INIT;
     counts.at_most = cli_limit(at_most);
     if (pgw_queues_each(c->h, &counts, metrics_queue, m) < 0 ||
@@ -190,7 +299,9 @@ static buf metrics_text(const metrics *m)
         buf_puts(&t, described[i].help);
         buf_puts(&t, "\n# TYPE pgwork_");
         buf_puts(&t, described[i].name);
-        buf_puts(&t, " gauge\n");
+        buf_puts(&t, " ");
+        buf_puts(&t, described[i].type ? described[i].type : "gauge");
+        buf_puts(&t, "\n");
         buf_add(&t, m->samples[i].at, m->samples[i].size);
     }
     return t;
@@ -232,9 +343,10 @@ int cmd_metrics(cli *c, int argc, char **argv)
         {.name = NULL}};
     static const usage use = {
         .synopsis = "metrics [-o FILE] [--at-most N] [--no-doctor]",
-        .about = "Prints metrics of queues, semaphores and schedules, and the grades of the\n"
-                 "doctor, in the text format of Prometheus. Run it from a timer, for the textfile\n"
-                 "collector of the node exporter.",
+        .about =
+            "Prints metrics of queues, workers, semaphores and schedules, and the grades of\n"
+            "the doctor, in the text format of Prometheus. Run it from a timer, for the textfile\n"
+            "collector of the node exporter.",
         .more = "If the metrics cannot be read, only pgwork_up 0 is printed, and the exit code\n"
                 "says why.",
     };

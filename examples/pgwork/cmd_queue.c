@@ -50,6 +50,7 @@ static int queue_each(const pgw_queue_info *q, void *arg)
         out_int(&o, "max_bytes", q->opts->max_bytes);
         out_bool(&o, "notify", q->opts->notify == PGW_SWITCH_ON);
         out_text(&o, "expired", q->opts->expired == PGW_EXPIRED_DROP ? "drop" : "dead");
+        out_bool(&o, "payload_visible", q->opts->payload_visible == PGW_SWITCH_ON);
         out_end(&o);
         return 0;
     }
@@ -123,7 +124,7 @@ static int queue_configure(cli *c, int argc, char **argv, const usage *use,
                            pgw_status (*apply)(pgw *, const char *, const pgw_queue_opts *))
 {
     pgw_queue_opts q = PGW_QUEUE_OPTS_INIT;
-    const char *notify = NULL, *expired = NULL;
+    const char *notify = NULL, *expired = NULL, *visible = NULL;
     const opt opts[] = {
         {0, "lease", "TIME", "lease of jobs that have none (30s)", .ms = &q.lease_ms, .min = 100,
          .max = CLI_DAY},
@@ -142,12 +143,15 @@ static int queue_configure(cli *c, int argc, char **argv, const usage *use,
         {0, "notify", "on|off", "wake up waiting workers (on)", .text = &notify},
         {0, "expired", "dead|drop", "a job not started in time: dead letter, or dropped (dead)",
          .text = &expired},
+        {0, "payload-visible", "on|off", "viewers see payloads (off)", .text = &visible},
         {.name = NULL}};
     args a;
     int code = opts_parse(c, &a, use, opts, argc, argv);
     if (code != OPTS_GO) return code;
     if ((code = queue_switch(c, "notify", notify, &q.notify)) != CLI_DONE) return code;
     if ((code = queue_expired(c, expired, &q.expired)) != CLI_DONE) return code;
+    code = queue_switch(c, "payload-visible", visible, &q.payload_visible);
+    if (code != CLI_DONE) return code;
     if ((code = cli_open(c, false)) != CLI_DONE) return code;
     return apply(c->h, a.at[0], &q) < 0 ? cli_fail_at(c->h) : CLI_DONE;
 }

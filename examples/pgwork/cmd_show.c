@@ -9,6 +9,7 @@
 
 #include "opts.h"
 #include "out.h"
+#include "running.h"
 #include "term.h"
 #include "text.h"
 
@@ -47,13 +48,18 @@ static void show_time(const char *name, int64_t us)
     show_text(name, both);
 }
 
+typedef struct showing {
+    bool json;
+    running jobs;
+} showing;
+
 static int show_each(const pgw_job *job, void *arg)
 {
-    const bool *json = arg;
+    const showing *s = arg;
     char word[64];
     size_t size;
-    if (*json) {
-        out_job(job, false);
+    if (s->json) {
+        out_job(job, false, running_since_us(&s->jobs, job));
         return 0;
     }
     snprintf(word, sizeof word, "%" PRId64, pgw_job_id(job));
@@ -70,12 +76,14 @@ static int show_each(const pgw_job *job, void *arg)
     show_time("lease until", pgw_job_lease_until_us(job));
     show_time("finished", pgw_job_finished_us(job));
     show_time("expires", pgw_job_expires_us(job));
+    show_time("runs since", running_since_us(&s->jobs, job));
     show_text("holder", pgw_job_holder(job));
     show_text("key", pgw_job_key(job));
     show_text("group", pgw_job_group(job));
     for (size_t i = 0; i < pgw_job_tags_count(job); i++) show_text("tag", pgw_job_tag(job, i));
     show_lines("error", pgw_job_error(job));
     show_lines("payload", pgw_job_payload(job));
+    if (pgw_job_payload_hidden(job)) show_text("payload", "hidden: queue setting payload_visible");
     pgw_job_body(job, &size);
     if (size) {
         snprintf(word, sizeof word, "%zu bytes", size);
@@ -106,10 +114,12 @@ int cmd_show(cli *c, int argc, char **argv)
     int64_t *ids;
     if ((code = cli_ids(&ids, a.at, (size_t)a.count)) != CLI_DONE) return code;
     code = cli_open(c, false);
+    showing s = {.json = c->json};
+    if (code == CLI_DONE) s.jobs = running_read(c, o.queue);
     for (int i = 0; i < a.count && code <= CLI_NOTHING; i++) {
         o.id = ids[i];
         if (i > 0 && !c->json) putchar('\n');
-        pgw_status st = pgw_jobs_each(c->h, &o, show_each, &c->json);
+        pgw_status st = pgw_jobs_each(c->h, &o, show_each, &s);
         if (st < 0) {
             code = cli_fail_at(c->h);
         } else if (st == PGW_OUTCOME_EMPTY && o.queue && !cli_queue_there(c, o.queue)) {
@@ -119,6 +129,7 @@ int cmd_show(cli *c, int argc, char **argv)
                             "job %" PRId64 " does not exist", ids[i]);
         }
     }
+    running_free(&s.jobs);
     free(ids);
     return cli_finish(code);
 }

@@ -29,12 +29,17 @@ static const verb commands[] = {
     {"reap", "requeue expired leases, start delayed jobs, delete old ones (daemon)", cmd_reap},
     {"ls", "list jobs", cmd_ls},
     {"show", "show one job in full", cmd_show},
+    {"wait", "wait until a job is over, print its output", cmd_wait},
     {"cancel", "remove waiting jobs, ask running ones to stop", cmd_cancel},
     {"reschedule", "move delayed jobs to another time", cmd_reschedule},
     {"retry", "make dead letters ready again, by id", cmd_retry},
     {"dead", "list, redrive or purge dead letters", cmd_dead},
+    {"bulk", "cancel, redrive, reschedule, purge, move all jobs that fit a filter", cmd_bulk},
+    {"log", "list bulk operations: who did what", cmd_log},
     {"cron", "schedules: list, add, rm, pause, resume, run, next, tick, claim, ...", cmd_cron},
     {"stats", "count the jobs of every queue", cmd_stats},
+    {"workers", "list workers and what they do", cmd_workers},
+    {"demand", "print how much there is to do, for autoscalers", cmd_demand},
     {"metrics", "print metrics for Prometheus", cmd_metrics},
     {"doctor", "examine server, schema and reapers", cmd_doctor},
     {"lock", "run a command under a named lock, as flock does", cmd_lock},
@@ -87,7 +92,8 @@ static int overview(void)
         "  7  extended, but the job was cancelled\n"
         "  8  any other error: of the server, out of memory, output not written\n"
         "  74        lock, sem run: lost while the command ran\n"
-        "  75        lock, sem run, sem acquire: not obtained; sem extend, sem release: not now\n"
+        "  75        lock, sem run, sem acquire: not obtained; sem extend, sem release: not now;\n"
+        "            wait: not over in time\n"
         "  126, 127  work, lock, sem run: the command cannot be started, or does not exist\n"
         "  128+N     ended by signal N\n");
     return cli_finish(CLI_DONE);

@@ -200,7 +200,7 @@ static void out_tags(out *o, const pgw_job *job)
     buf_free(&tags);
 }
 
-void out_job(const pgw_job *job, bool claimed)
+void out_job(const pgw_job *job, bool claimed, int64_t running_us)
 {
     out o;
     size_t size;
@@ -231,6 +231,7 @@ void out_job(const pgw_job *job, bool claimed)
     } else {
         out_int(&o, "body_bytes", (int64_t)size);
         out_text(&o, "holder", pgw_job_holder(job));
+        out_time(&o, "running_since", running_us);
         out_time(&o, "run_at", pgw_job_run_at_us(job));
         out_time(&o, "finished_at", pgw_job_finished_us(job));
         out_text(&o, "key", pgw_job_key(job));
@@ -238,6 +239,7 @@ void out_job(const pgw_job *job, bool claimed)
         out_time(&o, "expires_at", pgw_job_expires_us(job));
         out_text(&o, "error", pgw_job_error(job));
         out_json(&o, "output", pgw_job_output(job));
+        out_bool(&o, "payload_hidden", pgw_job_payload_hidden(job));
     }
     out_end(&o);
 }

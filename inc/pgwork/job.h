@@ -604,7 +604,10 @@ PGW_API int64_t pgw_job_lease_until_us(const pgw_job *job);
  *
  * @param job  as above
  * @returns the field. The state of a job from a claim is PGW_STATE_ANY. run_at_us is PGW_NONE
- *   unless the job is delayed, expires_us if it has none.
+ *   unless the job is delayed, expires_us if it has none. payload_hidden: payload, output and
+ *   meta are NULL because the role is pgwork_viewer and the queue does not show them.
+ *
+ *     if (pgw_job_payload_hidden(job)) puts("set payload_visible on the queue to see it");
  */
 PGW_API pgw_state pgw_job_state(const pgw_job *job);
 PGW_API const char *pgw_job_holder(const pgw_job *job);
@@ -613,6 +616,7 @@ PGW_API const char *pgw_job_key(const pgw_job *job);
 PGW_API const char *pgw_job_group(const pgw_job *job);
 PGW_API int64_t pgw_job_expires_us(const pgw_job *job);
 PGW_API const char *pgw_job_output(const pgw_job *job);
+PGW_API bool pgw_job_payload_hidden(const pgw_job *job);
 PGW_API int64_t pgw_job_run_at_us(const pgw_job *job);
 PGW_API int64_t pgw_job_finished_us(const pgw_job *job);
 /** @} */

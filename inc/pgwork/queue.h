@@ -36,8 +36,9 @@ typedef struct pgw_queue_opts {
     int max_bytes;          /* payload, body and meta together, 1 .. 268,435,455; default 16,777,216 */
     pgw_switch notify;      /* wake up waiting workers; default on */
     pgw_expired expired;    /* the end of a job that was not started in time; default PGW_EXPIRED_DEAD */
+    pgw_switch payload_visible; /* pgwork_viewer sees payloads, outputs and meta; default off */
 } pgw_queue_opts;           /* PGW_DEFAULT in a field: unchanged; for a new queue, its default */
-#define PGW_QUEUE_OPTS_INIT {sizeof(pgw_queue_opts), PGW_DEFAULT, PGW_DEFAULT, PGW_DEFAULT, PGW_DEFAULT, PGW_DEFAULT, PGW_DEFAULT, PGW_DEFAULT, PGW_SWITCH_DEFAULT, PGW_EXPIRED_DEFAULT}
+#define PGW_QUEUE_OPTS_INIT {sizeof(pgw_queue_opts), PGW_DEFAULT, PGW_DEFAULT, PGW_DEFAULT, PGW_DEFAULT, PGW_DEFAULT, PGW_DEFAULT, PGW_DEFAULT, PGW_SWITCH_DEFAULT, PGW_EXPIRED_DEFAULT, PGW_SWITCH_DEFAULT}
 /* clang-format on */
 /**
  * Creates a queue. If it exists, changes the settings that @p opts gives.

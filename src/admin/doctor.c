@@ -107,11 +107,13 @@ static pgw_status doctor_ask(doctor *d, doctor_check check, pgw__reader *read)
         return st;
     barred = strcmp(pgw__pq_sqlstate(d->h), "42501") == 0;
     snprintf(text, sizeof(text), "%s%s",
-             barred && !d->may ? "not checked: needs pgwork_operator: " : "check failed: ",
+             barred && !d->may ? "not checked: needs pgwork_viewer: " : "check failed: ",
              pgw_error_message(d->h));
-    snprintf(advice, sizeof(advice), "%s",
-             barred ? "Ask as a member of pgwork_operator, or as the owner of the schema."
-                    : pgw_error_hint(d->h));
+    snprintf(
+        advice, sizeof(advice), "%s",
+        barred
+            ? "Ask as a member of pgwork_viewer or pgwork_operator, or as the owner of the schema."
+            : pgw_error_hint(d->h));
     doctor_say(d, barred && !d->may ? PGW_GRADE_NOTE : PGW_GRADE_BAD, check.name, text, advice);
     return PGW_OK;
 }

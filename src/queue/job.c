@@ -64,6 +64,11 @@ const char *pgw_job_meta(const pgw_job *job)
     return job_or_none(job)->meta;
 }
 
+bool pgw_job_payload_hidden(const pgw_job *job)
+{
+    return job_or_none(job)->hidden != 0;
+}
+
 int pgw_job_priority(const pgw_job *job)
 {
     return job_or_none(job)->priority;

@@ -18,6 +18,7 @@ struct pgw_job {
     int64_t created_us, lease_until_us, run_at_us, finished_us, expires_us;
     int priority, attempt, max_attempts;
     int quarantined; /* its last holder died */
+    int hidden;      /* payload, output and meta, from a viewer */
 };
 
 struct pgw_batch {
@@ -52,6 +53,7 @@ typedef enum pgw__job_column {
     PGW__JOB_GROUP,
     PGW__JOB_EXPIRES,
     PGW__JOB_META,
+    PGW__JOB_HIDDEN,
     PGW__JOB_QUARANTINED,
     /* columns of a row with several jobs; IDS gives their number */
     PGW__JOB_IDS,
@@ -60,6 +62,20 @@ typedef enum pgw__job_column {
     PGW__JOB_CREATEDS,
     PGW__JOB_COLUMNS
 } pgw__job_column;
+
+/* The columns of job_list(), as the statements that call it return them. */
+extern const pgw__job_column pgw__job_listed[];
+
+/* Takes over a filter, and looks at its fields. */
+pgw_status pgw__check_filter(pgw *h, pgw_filter *mine, const pgw_filter *given);
+
+/* The first ten parameters of a statement with a filter. */
+#define PGW__FILTER_PARAMS(f)                                                                    \
+    P_TEXT((f)->queue), P_TEXT((f)->state != PGW_STATE_ANY ? pgw_state_name((f)->state) : NULL), \
+        P_TEXT((f)->kind), P_TEXT((f)->tag), P_TEXT((f)->key), P_TEXT((f)->group),               \
+        P_TEXT((f)->holder), P_TEXT((f)->error),                                                 \
+        P_TIME_OR_NULL((f)->created_from_us, (f)->created_from_us == 0),                         \
+        P_TIME_OR_NULL((f)->created_to_us, (f)->created_to_us == 0)
 
 /* Makes one block of the jobs in rows[first .. first + count). PGW_ENOMEM; PGW_EPROTO where a row's
  * arrays are not of one length. */

@@ -6,20 +6,22 @@
 #include "call/ask.h"
 #include "call/check.h"
 
-#define LOOK_MAX 100000
+#define LOOK_MAX      100000
+#define LIST_TEXT_MAX 1000 /* of a filter */
 
-static const pgw__job_column list_columns[] = {
+const pgw__job_column pgw__job_listed[] = {
     PGW__JOB_QUEUE,       PGW__JOB_ID,      PGW__JOB_STATE,        PGW__JOB_KIND,
     PGW__JOB_PRIORITY,    PGW__JOB_ATTEMPT, PGW__JOB_MAX_ATTEMPTS, PGW__JOB_HOLDER,
     PGW__JOB_LEASE_UNTIL, PGW__JOB_RUN_AT,  PGW__JOB_CREATED,      PGW__JOB_FINISHED,
     PGW__JOB_ERROR,       PGW__JOB_KEY,     PGW__JOB_TAGS,         PGW__JOB_PAYLOAD,
     PGW__JOB_BODY_BYTES,  PGW__JOB_OUTPUT,  PGW__JOB_GROUP,        PGW__JOB_EXPIRES,
-    PGW__JOB_META,        PGW__JOB_END,
+    PGW__JOB_META,        PGW__JOB_HIDDEN,  PGW__JOB_END,
 };
 
 typedef struct list_ctx {
     int (*fn)(const pgw_job *job, void *arg);
     void *arg;
+    int64_t *go_on; /* of a search: NULL: nobody asks */
 } list_ctx;
 
 /* One at a time: the rows take memory enough. */
@@ -27,17 +29,23 @@ static pgw_status list_read(pgw *h, const pgw__rows *rows, void *ctx)
 {
     const list_ctx *list = ctx;
     const int count = pgw__rows_count(rows);
-    int row, stop = 0;
+    int row, stop = 0, found = 0;
 
     for (row = 0; row < count && stop == 0; row++) {
         pgw_batch *one;
 
-        if (pgw__job_batch(&one, rows, row, 1, list_columns) != PGW_OK)
+        if (pgw__rows_null(rows, row, 2)) { /* where a search ended */
+            if (list->go_on != NULL) *list->go_on = pgw__rows_int(rows, row, 1);
+            continue;
+        }
+        found++;
+        if (list->go_on != NULL) *list->go_on = 0;
+        if (pgw__job_batch(&one, rows, row, 1, pgw__job_listed) != PGW_OK)
             return pgw__pq_fail(h, PGW_ENOMEM, NULL, NULL);
         stop = list->fn(pgw_batch_job(one, 0), list->arg);
         pgw_batch_free(one);
     }
-    return count > 0 ? PGW_OK : PGW_OUTCOME_EMPTY;
+    return found > 0 ? PGW_OK : PGW_OUTCOME_EMPTY;
 }
 
 static pgw_status list_check_kind(pgw *h, const char *argument, const char *kind)
@@ -49,7 +57,7 @@ static pgw_status list_check_kind(pgw *h, const char *argument, const char *kind
 pgw_status pgw_jobs_each(pgw *h, const pgw_jobs_opts *opts,
                          int (*fn)(const pgw_job *job, void *arg), void *arg)
 {
-    const list_ctx ctx = {fn, arg};
+    const list_ctx ctx = {fn, arg, NULL};
     pgw_jobs_opts o = PGW_JOBS_OPTS_INIT;
     pgw_status st;
 
@@ -76,6 +84,59 @@ pgw_status pgw_jobs_each(pgw *h, const pgw_jobs_opts *opts,
         };
         const pgw__call call = {
             .sql = PGW__SQL_JOB_EACH,
+            .params = params,
+            .read = list_read,
+            .ctx = &ctx,
+            .ctx_size = sizeof(ctx),
+        };
+
+        return pgw__pq_call(h, &call);
+    }
+}
+
+/* ---- filters ---- */
+
+static pgw_status list_check_text(pgw *h, const char *argument, const char *text, size_t max)
+{
+    return text != NULL ? pgw__check_name(h, argument, text, max) : PGW_OK;
+}
+
+pgw_status pgw__check_filter(pgw *h, pgw_filter *mine, const pgw_filter *given)
+{
+    pgw_status st = pgw__check_opts(h, "filter", mine, sizeof(*mine), given);
+
+    if (st == PGW_OK && mine->queue != NULL) st = pgw__check_queue(h, mine->queue);
+    if (st == PGW_OK)
+        st = pgw__check_int(h, "filter->state", (int64_t)mine->state, 0, PGW_STATE_CANCELLED);
+    if (st == PGW_OK) st = list_check_kind(h, "filter->kind", mine->kind);
+    if (st == PGW_OK) st = list_check_text(h, "filter->tag", mine->tag, LIST_TEXT_MAX);
+    if (st == PGW_OK) st = list_check_text(h, "filter->key", mine->key, LIST_TEXT_MAX);
+    if (st == PGW_OK) st = list_check_text(h, "filter->group", mine->group, LIST_TEXT_MAX);
+    if (st == PGW_OK) st = list_check_text(h, "filter->holder", mine->holder, LIST_TEXT_MAX);
+    if (st == PGW_OK) st = list_check_text(h, "filter->error", mine->error, LIST_TEXT_MAX);
+    return st;
+}
+
+pgw_status pgw_search(pgw *h, const pgw_search_opts *opts, int (*fn)(const pgw_job *job, void *arg),
+                      void *arg, int64_t *go_on)
+{
+    const list_ctx ctx = {fn, arg, go_on};
+    pgw_filter f = PGW_FILTER_INIT;
+    pgw_search_opts o = PGW_SEARCH_OPTS_INIT;
+    pgw_status st;
+
+    if (fn == NULL) return pgw__check_given(h, "fn", NULL);
+    st = pgw__check_opts(h, "opts", &o, sizeof(o), opts);
+    if (st == PGW_OK) st = pgw__check_filter(h, &f, o.filter);
+    if (st == PGW_OK) st = pgw__check_int(h, "opts->after_id", o.after_id, 0, INT64_MAX);
+    if (st == PGW_OK) st = pgw__check_int(h, "opts->limit", o.limit, 1, LOOK_MAX);
+    if (go_on != NULL) *go_on = PGW_NONE; /* it may lie in the options */
+    if (st != PGW_OK) return st;
+    {
+        const pgw__param params[] = {PGW__FILTER_PARAMS(&f), P_INT8(o.after_id), P_INT8(o.limit),
+                                     P_END};
+        const pgw__call call = {
+            .sql = PGW__SQL_JOB_SEARCH,
             .params = params,
             .read = list_read,
             .ctx = &ctx,

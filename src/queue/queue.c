@@ -37,6 +37,9 @@ static pgw_status queue_settings(pgw *h, pgw__sql sql, const char *queue,
         st = pgw__check_int(h, "opts->notify", o.notify, PGW_SWITCH_OFF, PGW_SWITCH_ON);
     if (st == PGW_OK && o.expired != PGW_EXPIRED_DEFAULT)
         st = pgw__check_int(h, "opts->expired", o.expired, PGW_EXPIRED_DEAD, PGW_EXPIRED_DROP);
+    if (st == PGW_OK && o.payload_visible != PGW_SWITCH_DEFAULT)
+        st = pgw__check_int(h, "opts->payload_visible", o.payload_visible, PGW_SWITCH_OFF,
+                            PGW_SWITCH_ON);
     if (st != PGW_OK) return st;
     {
         const pgw__param params[] = {
@@ -52,6 +55,9 @@ static pgw_status queue_settings(pgw *h, pgw__sql sql, const char *queue,
              .v.b = o.notify == PGW_SWITCH_ON},
             P_TEXT(o.expired != PGW_EXPIRED_DEFAULT ? queue_expired[o.expired] : NULL),
             P_INT8_OR_NULL(o.dead_retention_ms, o.dead_retention_ms == PGW_DEFAULT),
+            {.type = PGW__BOOL,
+             .null = o.payload_visible == PGW_SWITCH_DEFAULT,
+             .v.b = o.payload_visible == PGW_SWITCH_ON},
             P_END,
         };
 
@@ -258,9 +264,10 @@ static pgw_status queue_read_each(pgw *h, const pgw__rows *rows, void *ctx)
         opts.notify = pgw__rows_int(rows, row, 9) != 0 ? PGW_SWITCH_ON : PGW_SWITCH_OFF;
         opts.expired = queue_expired_from(pgw__rows_text(rows, row, 10, NULL));
         opts.dead_retention_ms = pgw__rows_int(rows, row, 11);
-        queue_depth_from(&depth, rows, row, 12);
-        info.held_until_us = pgw__rows_null(rows, row, 19) ? 0 : pgw__rows_time_us(rows, row, 19);
-        info.hold_reason = pgw__rows_text(rows, row, 20, NULL);
+        opts.payload_visible = pgw__rows_int(rows, row, 12) != 0 ? PGW_SWITCH_ON : PGW_SWITCH_OFF;
+        queue_depth_from(&depth, rows, row, 13);
+        info.held_until_us = pgw__rows_null(rows, row, 20) ? 0 : pgw__rows_time_us(rows, row, 20);
+        info.hold_reason = pgw__rows_text(rows, row, 21, NULL);
         stop = each->fn(&info, each->arg);
     }
     return count > 0 ? PGW_OK : PGW_OUTCOME_EMPTY;

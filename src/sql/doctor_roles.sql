@@ -10,6 +10,7 @@ WITH s AS (
            ('pgwork_worker', 'claim'), ('pgwork_worker', 'extend'), ('pgwork_worker', 'complete'), ('pgwork_worker', 'fail'),
            ('pgwork_worker', 'release'), ('pgwork_worker', 'maintain'), ('pgwork_worker', 'lock_acquire'), ('pgwork_worker', 'sema_acquire'),
            ('pgwork_worker', 'cron_claim'), ('pgwork_worker', 'table_operation'),
+           ('pgwork_viewer', 'depth'), ('pgwork_viewer', 'job_list'), ('pgwork_viewer', 'lock_list'), ('pgwork_viewer', 'sema_list'),
            ('pgwork_operator', 'queue_set'), ('pgwork_operator', 'redrive'), ('pgwork_operator', 'depth')
 ), lacks AS (
     SELECT n.role, string_agg(n.proname || '()', ', ' ORDER BY n.proname) AS calls
@@ -45,8 +46,8 @@ SELECT 2, 'roles', format('role %s may not call %s', role, calls), 'As the owner
   FROM lacks
 UNION ALL
 SELECT CASE WHEN bad THEN 2 ELSE 1 END, 'roles', format('%s has %s rights that pgwork does not grant, for example %s', who, n, one),
-       'As the owner of the schema: SELECT pgwork._grant(); it revokes all these. Grant one of the three roles instead.'
+       'As the owner of the schema: SELECT pgwork._grant(); it revokes all these. Grant one of the four roles instead.'
   FROM beyond
 UNION ALL
-SELECT 0, 'roles', 'pgwork_producer, pgwork_worker and pgwork_operator have their rights', ''
+SELECT 0, 'roles', 'pgwork_producer, pgwork_worker, pgwork_viewer and pgwork_operator have their rights', ''
  WHERE NOT EXISTS (SELECT FROM missing) AND NOT EXISTS (SELECT FROM lacks) AND NOT EXISTS (SELECT FROM beyond)

@@ -15,6 +15,7 @@
 #include "worker/worker_heartbeat.h"
 #include "worker/worker_kind.h"
 #include "worker/worker_pool.h"
+#include "worker/worker_report.h"
 #include "worker/worker_why.h"
 
 #define WORKER_QUEUES_MAX      64
@@ -110,7 +111,7 @@ static bool worker_allocate(pgw_worker *w, const char *const *queues, size_t n)
         w->shared.handlers_count = i + 1;
     }
     return w->shared.handlers != NULL && pgw__worker_flush_init(w) &&
-           pgw__worker_heartbeat_init(w) && pgw__worker_why_init(w, n) &&
+           pgw__worker_heartbeat_init(w) && pgw__worker_why_init(w, n) && pgw__report_init(w) &&
            pgw__wake_open(&w->shared.wake);
 }
 
@@ -745,7 +746,7 @@ static void worker_reconnect(pgw_worker *w)
 static void worker_extend_here(pgw_worker *w)
 {
     pthread_mutex_lock(&w->lock);
-    w->shared.heartbeat_at = pgw__worker_extend(w, w->loop.h);
+    w->shared.heartbeat_at = pgw__report_if_due(w, w->loop.h, pgw__worker_extend(w, w->loop.h));
     pthread_mutex_unlock(&w->lock);
 }
 
@@ -892,6 +893,7 @@ static void worker_reset(pgw_worker *w, pgw_stop *stop)
     w->loop.seen = 0;
     w->loop.filled_us = w->loop.call_us = 0;
     w->shared.heartbeat_at = w->shared.due_at = INT64_MAX;
+    pgw__report_begin(w);
     w->shared.quarantined = NULL;
     w->shared.hold_until = 0;
     w->extension.rest_until = 0;
@@ -928,6 +930,7 @@ pgw_status pgw_worker_run(pgw_worker *w, pgw_stop *stop)
     all_left = pgw__worker_dismiss(w);
     if (w->given.concurrency > 0) pgw__worker_heartbeat_end(w);
     worker_abandon_results(w, INT64_MAX);
+    pgw__report_end(w, w->loop.h);
     pgw_close(w->loop.h);
     w->loop.h = NULL;
     w->loop.stop = NULL;

@@ -12,6 +12,7 @@
 #include "base/mem.h"
 #include "base/status.h"
 #include "call/check.h"
+#include "worker/worker_report.h"
 
 #define FLUSH_MAX     10000 /* of one call */
 #define FLUSH_TRIES   3     /* of a report that the server answers with an error */
@@ -421,21 +422,28 @@ static void flush_tell_failure(const pgw_worker *w, const pgw_task *t)
              flush_kills(t) ? " and is a dead letter" : "", error);
 }
 
-static void flush_count(pgw_worker *w, const pgw_task *t)
+static void flush_count(pgw_worker *w, pgw_task *t)
 {
     if (flush_is_failure(t) && flush_kills(t)) {
         atomic_fetch_add(&w->n.dead, 1);
+        pgw__report_told(t, PGW__COUNT_DEAD);
         return;
     }
     switch (t->verdict) {
-    case PGW_VERDICT_DONE: atomic_fetch_add(&w->n.completed, 1); break;
+    case PGW_VERDICT_DONE:
+        atomic_fetch_add(&w->n.completed, 1);
+        pgw__report_told(t, PGW__COUNT_DONE);
+        break;
     case PGW_VERDICT_SNOOZE:
     case PGW_VERDICT_HOLD: atomic_fetch_add(&w->n.snoozed, 1); break;
     case PGW_VERDICT_RELEASE: atomic_fetch_add(&w->n.released, 1); break;
     case PGW_VERDICT_DEAD:
     case PGW_VERDICT_RETRY:
     case PGW_VERDICT_SETTLED:
-    default: atomic_fetch_add(&w->n.failed, 1); break;
+    default:
+        atomic_fetch_add(&w->n.failed, 1);
+        pgw__report_told(t, PGW__COUNT_FAILED);
+        break;
     }
 }
 
@@ -482,6 +490,7 @@ static void flush_settle(pgw_worker *w, size_t n)
             pgw__worker_drop(t);
         } else if (st == PGW_ELEASE || st == PGW_ENOTFOUND) {
             atomic_fetch_add(&w->n.refused, 1);
+            pgw__report_told(t, PGW__COUNT_REFUSED);
             pgw__worker_drop(t);
         } else if (flush_gives_up(w, t, st, now)) {
             pgw__worker_lose(t);

@@ -15,6 +15,7 @@
 #include "base/name.h"
 #include "base/status.h"
 #include "handle/handle.h"
+#include "worker/worker_report.h"
 
 #define HEARTBEAT_MAX_SLEEP_MS 1000 /* by a clock that may stop while the machine sleeps */
 #define HEARTBEAT_LOCKED       10 /* part of a lease after which a locked row is asked for again */
@@ -556,6 +557,7 @@ static void *heartbeat_thread(void *arg)
     pthread_mutex_lock(&w->lock);
     while (!w->shared.heartbeat_ends) {
         w->shared.heartbeat_at = pgw__worker_extend(w, w->heartbeat.h);
+        w->shared.heartbeat_at = pgw__report_if_due(w, w->heartbeat.h, w->shared.heartbeat_at);
         while (!w->shared.heartbeat_ends && pgw__clock_ms() < w->shared.heartbeat_at)
             heartbeat_sleep(w);
     }

@@ -11,6 +11,7 @@
 #include "call/check.h"
 #include "queue/job.h"
 #include "worker/worker_kind.h"
+#include "worker/worker_report.h"
 
 #define POOL_ALONE_MS 1000 /* after a claim that brought a last attempt too many */
 #define POOL_TRUST_MS 1000 /* a killer is quick */
@@ -185,6 +186,7 @@ pgw_status pgw__worker_admit(pgw_worker *w, pgw_batch *batch, int64_t since, int
     c->next = w->shared.tasksets;
     if (c->next != NULL) c->next->prev = c;
     w->shared.tasksets = c;
+    pgw__report_claimed(w, c, since, server_us);
     pool_add(w, c);
     w->shared.done_before = w->shared.done.count;
     if (pgw__batch_quarantined(batch)) {
@@ -309,7 +311,7 @@ static void pool_begin(pgw_worker *w, pgw_task *t, int64_t now_us)
     const int64_t now = now_us / 1000;
 
     t->stage = PGW__RUNNING;
-    t->began_us = now_us;
+    pgw__report_started(t, now_us);
     t->kind->began_at = now;
     if (t == w->shared.quarantined) w->shared.hold_until = now + POOL_TRUST_MS;
     if (t->timeout_ms == 0) return;
@@ -319,9 +321,9 @@ static void pool_begin(pgw_worker *w, pgw_task *t, int64_t now_us)
     pgw__worker_heartbeat_wake(w);
 }
 
-static size_t pool_take(pgw_worker *w, pgw_task **tasks)
+static size_t pool_take(pgw_worker *w, pgw_task **tasks, int64_t now_us)
 {
-    const int64_t now_us = pgw__clock_us(), now = now_us / 1000;
+    const int64_t now = now_us / 1000;
     size_t n = 0;
 
     while (pool_takes(w, tasks, n)) {
@@ -342,7 +344,11 @@ static size_t pool_take(pgw_worker *w, pgw_task **tasks)
 static void pool_settled(pgw_worker *w, pgw_task *t)
 {
     atomic_fetch_add(&w->n.settled, 1);
-    if (atomic_load(&t->signals) & PGW_SIGNAL_LOST) atomic_fetch_sub(&w->n.lost, 1);
+    pgw__report_told(t, PGW__COUNT_DONE);
+    if (atomic_load(&t->signals) & PGW_SIGNAL_LOST) {
+        atomic_fetch_sub(&w->n.lost, 1);
+        atomic_fetch_sub(&t->tally->lost, 1);
+    }
     pgw__worker_drop(t);
 }
 
@@ -354,7 +360,7 @@ static void pool_hold(pgw_worker *w, pgw_task *t)
     t->taskset->due_at = w->shared.due_at = pgw__clock_ms();
 }
 
-static void pool_put(pgw_worker *w, pgw_task **tasks, size_t n)
+static void pool_put(pgw_worker *w, pgw_task **tasks, size_t n, int64_t now_us)
 {
     size_t i;
 
@@ -368,6 +374,7 @@ static void pool_put(pgw_worker *w, pgw_task **tasks, size_t n)
     for (i = 0; i < n; i++) {
         pgw_task *t = tasks[i];
 
+        pgw__report_returned(t, now_us);
         pool_make_room(w, t);
         if (t->verdict == PGW_VERDICT_SETTLED)
             pool_settled(w, t);
@@ -399,12 +406,12 @@ void pgw__worker_run_here(pgw_worker *w)
     size_t n;
 
     pthread_mutex_lock(&w->lock);
-    n = pool_take(w, tasks);
+    n = pool_take(w, tasks, pgw__clock_us());
     pthread_mutex_unlock(&w->lock);
     if (n == 0) return;
     pool_call(tasks, n);
     pthread_mutex_lock(&w->lock);
-    pool_put(w, tasks, n);
+    pool_put(w, tasks, n, pgw__clock_us());
     pthread_mutex_unlock(&w->lock);
 }
 
@@ -412,6 +419,7 @@ static void *pool_thread(void *arg)
 {
     pgw__handler_thread *handler = arg;
     pgw_worker *w = handler->worker;
+    int64_t now_us = 0; /* read once for the end of a job and the start of the next */
     bool last;
 
     pthread_mutex_lock(&w->lock);
@@ -420,15 +428,21 @@ static void *pool_thread(void *arg)
             w->shared.idle++;
             pthread_cond_wait(&w->work, &w->lock);
             w->shared.idle--;
+            now_us = 0;
         }
         if (w->shared.closing) break;
-        handler->held = pool_take(w, handler->tasks);
+        if (now_us == 0) now_us = pgw__clock_us();
+        handler->held = pool_take(w, handler->tasks, now_us);
         pool_stir(w);
-        if (handler->held == 0) continue;
+        if (handler->held == 0) {
+            now_us = 0;
+            continue;
+        }
         pthread_mutex_unlock(&w->lock);
         pool_call(handler->tasks, handler->held);
         pthread_mutex_lock(&w->lock);
-        pool_put(w, handler->tasks, handler->held);
+        now_us = pgw__clock_us();
+        pool_put(w, handler->tasks, handler->held, now_us);
         handler->held = 0;
         pool_stir(w);
     }

@@ -126,6 +126,7 @@ bool pgw__worker_mark_lost(pgw_task *t)
 {
     if (atomic_fetch_or(&t->signals, PGW_SIGNAL_LOST) & PGW_SIGNAL_LOST) return false;
     atomic_fetch_add(&t->worker->n.lost, 1);
+    atomic_fetch_add(&t->tally->lost, 1);
     return true;
 }
 
@@ -221,6 +222,10 @@ void pgw__worker_destroy(pgw_worker *w)
     pgw__mem_free(w->extension.sent_at);
     pgw__wake_close(&w->extension.wake);
     pgw__mem_free(w->loop.why);
+    pgw__mem_free(w->report.tallies);
+    pgw__mem_free(w->report.versions);
+    pgw__mem_free(w->report.running);
+    pgw__mem_free(w->report.counts);
     pgw__wake_close(&w->shared.wake);
     pthread_cond_destroy(&w->work);
     pthread_cond_destroy(&w->left);

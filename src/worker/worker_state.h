@@ -3,6 +3,7 @@
  *
  *   worker_plan.c   what to do next: pure
  *   worker_state.c  memory, lists and results, signals of a task
+ *   worker_report.c what was counted: told to the server every few seconds
  *   worker_why.c    why there is nothing to do
  *   worker_kind.c   handlers by kind: limits, timeouts, retries
  *   worker_heartbeat.c  leases: extended in time, given up in time
@@ -64,6 +65,30 @@ typedef struct pgw__kind {
     int64_t began_at;  /* the last one, or the first to wait */
     int64_t return_us; /* the last job that was put off comes back then */
 } pgw__kind;
+/* What is counted of each queue, as migrations/0017_workers.sql stores it: numbers, then jobs by
+ * waiting and by running time, up to 1, 2, 4, ... ms. */
+#define PGW__COUNT_BUCKETS 24
+typedef enum pgw__counted {
+    PGW__COUNT_CLAIMED,
+    PGW__COUNT_DONE,
+    PGW__COUNT_FAILED,
+    PGW__COUNT_DEAD,
+    PGW__COUNT_REFUSED,
+    PGW__COUNT_LOST,
+    PGW__COUNT_WAIT_US,
+    PGW__COUNT_RUN_US,
+    PGW__COUNT_WAIT,
+    PGW__COUNT_RUN = PGW__COUNT_WAIT + PGW__COUNT_BUCKETS,
+    PGW__COUNTS = PGW__COUNT_RUN + PGW__COUNT_BUCKETS
+} pgw__counted;
+
+typedef struct pgw__tally {
+    int64_t n[PGW__COUNTS], told[PGW__COUNTS]; /* ever; the server knows of */
+    _Atomic int64_t lost;                      /* of any thread; copied into n */
+    int32_t running;
+} pgw__tally;
+
+#define PGW__REPORT_JOBS 100 /* that run for long: as many are named */
 
 struct pgw_task {
     pgw_worker *worker;
@@ -83,7 +108,9 @@ struct pgw_task {
     _Atomic int64_t safe_until; /* monotonic: no other session can have the job before */
     _Atomic int64_t tired_at;   /* monotonic: its timeout_ms is over; INT64_MAX: never */
     atomic_int signals;
-    pgw__wake wake; /* pgw_task_fd() */
+    pgw__tally *tally; /* of its queue */
+    int64_t ready_us;  /* monotonic: it waits since; INT64_MIN: not known */
+    pgw__wake wake;    /* pgw_task_fd() */
     bool poked;
     /* The handler's, then the main loop's. */
     pgw_verdict verdict;
@@ -263,6 +290,15 @@ struct pgw_worker {
         pgw__handler_thread *handlers;
         size_t handlers_count;
     } shared;
+
+    /* Of the heartbeat, or the main loop without one; `tallies` and `lease_ms` under `lock`. */
+    struct {
+        pgw__tally *tallies; /* one for each queue */
+        int64_t *versions, *counts;
+        int32_t *running;
+        int64_t began_at, sent_at, due_at;
+        int64_t lease_ms; /* the shortest that was claimed */
+    } report;
 
     /* Any thread. */
     atomic_int stopping; /* as loop.stops; 2: PGW_SIGNAL_STOPPING for every task */

@@ -5,12 +5,12 @@ pgwork -q migrate
 code 'no queues yet' 1 pgwork queue list
 code 'create' 0 pgwork queue create a --lease 2m --max-attempts 5 --backoff 500ms --backoff-cap 1h30m --retention 7d --dead-retention 30d --max-bytes 1000 --notify off
 is 'settings' "$(pgwork --json queue list | sed 's/.*"lease_ms"/"lease_ms"/')" \
-    '"lease_ms":120000,"max_attempts":5,"backoff_ms":500,"backoff_cap_ms":5400000,"retention_ms":604800000,"dead_retention_ms":2592000000,"max_bytes":1000,"notify":false,"expired":"dead"}'
+    '"lease_ms":120000,"max_attempts":5,"backoff_ms":500,"backoff_cap_ms":5400000,"retention_ms":604800000,"dead_retention_ms":2592000000,"max_bytes":1000,"notify":false,"expired":"dead","payload_visible":false}'
 code 'set' 0 pgwork queue set a --lease 10
 is 'set changes what is given only' "$(pgwork --json queue list | sed 's/.*"lease_ms":\([0-9]*\),"max_attempts":\([0-9]*\).*/\1 \2/')" '10000 5'
 refused 'set of a queue that is not there' 1 'none_such' pgwork queue set none_such --lease 10
 code 'list' 0 pgwork queue list
-yes 'list in columns' grep -q '^a  *open  *0  *0  *0  *0  *-  *10s  *5  *7d00h$' "$tmp/out"
+yes 'list in columns' grep -q '^a  *open  *0  *0  *0  *0  *0  *-  *10s  *5  *7d00h$' "$tmp/out"
 code 'list --json' 0 pgwork queue list --json
 json 'list --json is JSON' "$tmp/out"
 
@@ -43,14 +43,14 @@ refused 'a payload over the limit of the queue' 2 . pgwork enqueue a "$(printf '
 code 'depth' 0 pgwork queue depth a
 code 'depth --json' 0 pgwork queue depth a --json
 json 'depth --json is JSON' "$tmp/out"
-is 'depth counts' "$(sed 's/,"oldest.*//' "$tmp/out")" '{"queue":"a","ready":0,"leased":1,"delayed":0,"dead":0,"done":0'
+is 'depth counts' "$(sed 's/,"oldest.*//' "$tmp/out")" '{"queue":"a","ready":0,"leased":1,"delayed":0,"gated":0,"dead":0,"done":0'
 refused 'depth of none' 1 . pgwork queue depth none_such
 
 pgwork enqueue a 1 2 3 >/dev/null
 pgwork enqueue a 4 --delay 1h >/dev/null
-is 'depth --at-most counts no further' "$(pgwork queue depth a --at-most 2 --json | sed 's/,"oldest.*//')" '{"queue":"a","ready":1,"leased":1,"delayed":1,"dead":0,"done":0'
-is 'nor does list' "$(pgwork queue list --at-most 2 --json | sed 's/.*\("ready":.*\),"oldest.*/\1/')" '"ready":1,"leased":1,"delayed":1,"dead":0,"done":0'
-is 'but with 0 to the end' "$(pgwork queue list --at-most 0 --json | sed 's/.*\("ready":.*\),"oldest.*/\1/')" '"ready":3,"leased":1,"delayed":1,"dead":0,"done":0'
+is 'depth --at-most counts no further' "$(pgwork queue depth a --at-most 2 --json | sed 's/,"oldest.*//')" '{"queue":"a","ready":1,"leased":1,"delayed":1,"gated":0,"dead":0,"done":0'
+is 'nor does list' "$(pgwork queue list --at-most 2 --json | sed 's/.*\("ready":.*\),"oldest.*/\1/')" '"ready":1,"leased":1,"delayed":1,"gated":0,"dead":0,"done":0'
+is 'but with 0 to the end' "$(pgwork queue list --at-most 0 --json | sed 's/.*\("ready":.*\),"oldest.*/\1/')" '"ready":3,"leased":1,"delayed":1,"gated":0,"dead":0,"done":0'
 code 'purge' 0 pgwork queue purge a --json
 is 'purge takes the ready ones' "$(cat "$tmp/out")" '{"deleted":3}'
 pgwork queue purge a --state all --json >"$tmp/out" 2>/dev/null

@@ -7,10 +7,11 @@ series() { grep -E "^($1)[ {]" "$tmp/out"; }
 # format NAME: each metric is described once, before its samples, which stand together and are numbers; no sample comes twice
 format() {
     if awk '
-        BEGIN { label = "[a-z]+=\"([^\"\\\\]|\\\\[\"\\\\n])*\""; sample = "^pgwork_[a-z_]+([{]" label "(," label ")*[}])? [0-9]+([.][0-9][0-9][0-9])?$" }
+        BEGIN { label = "[a-z]+=\"([^\"\\\\]|\\\\[\"\\\\n])*\""; sample = "^pgwork_[a-z0-9_]+([{]" label "(," label ")*[}])? [0-9]+([.][0-9][0-9][0-9])?$" }
         /^# HELP / { if (helped[$3]++ || NF < 4) bad = 1; next }
-        /^# TYPE / { if (typed[$3]++ || !helped[$3] || $4 != "gauge") bad = 1; now = $3; next }
-        { name = $0; sub(/[ {].*/, "", name); series = $0; sub(/ [^ ]*$/, "", series)
+        /^# TYPE / { if (typed[$3]++ || !helped[$3] || $4 !~ /^(gauge|counter|histogram)$/) bad = 1
+            if (($3 ~ /_total$/) != ($4 == "counter")) bad = 1; now = $3; histogram = $4 == "histogram"; next }
+        { name = $0; sub(/[ {].*/, "", name); if (histogram) sub(/_(bucket|sum|count)$/, "", name); series = $0; sub(/ [^ ]*$/, "", series)
           if ($0 !~ sample || name != now || seen[series]++) { print "bad: " $0; bad = 1 } n++ }
         END { exit bad || !n }' "$tmp/out" >"$tmp/err"; then pass "$1"; else fail "$1"; fi
 }
@@ -20,7 +21,8 @@ is 'is not up' "$(grep -v '^#' "$tmp/out")" 'pgwork_up 0'
 format 'and says so in the format'
 pgwork -q migrate
 code 'nothing is there' 0 pgwork metrics --no-doctor
-is 'but it is up' "$(grep -v '^#' "$tmp/out")" 'pgwork_up 1'
+is 'but it is up' "$(grep -v '^#' "$tmp/out" | sed 's/ .*//' | tr '\n' ' ')" \
+    'pgwork_up pgwork_horizon_age_seconds pgwork_horizon_age_transactions pgwork_reapers pgwork_stuck_jobs '
 
 odd='a "b" \c' # a name that has to be escaped
 pgwork queue create "$odd"
@@ -41,7 +43,7 @@ code 'queues, semaphores, schedules' 0 pgwork metrics
 format 'are in the format'
 its='queue="a \\"b\\" \\\\c"'
 is 'jobs by state' "$(series pgwork_queue_jobs | grep -F 'a \"b\" \\c' | sed 's/.*state="\(.*\)"} /\1 /' | sort | tr '\n' ' ')" \
-    'dead 1 delayed 1 done 0 leased 1 ready 2 '
+    'dead 1 delayed 1 done 0 gated 0 leased 1 ready 2 '
 yes 'how long the oldest has waited' grep -q "^pgwork_queue_oldest_seconds{$its} [0-9]*\.[0-9][0-9][0-9]$" "$tmp/out"
 is 'nobody waits in an empty one' "$(series pgwork_queue_oldest_seconds | grep other)" 'pgwork_queue_oldest_seconds{queue="other"} 0'
 is 'what is shut' "$(series 'pgwork_queue_draining|pgwork_queue_paused' | sed 's/.*_//; s/queue="a[^}]*/odd/' | sort | tr '\n' ' ')" \

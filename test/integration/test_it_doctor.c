@@ -626,7 +626,7 @@ void test_a_table_that_a_role_may_not_read_is_not_checked_and_is_not_a_fault(voi
     snprintf(dsn, sizeof(dsn), "%s user=pgw_it_without_rights", pgtemp_dsn());
     other = it_open_with(pairs);
     s = visit(other);
-    ASSERT_HAS("note queues: not checked: needs pgwork_operator: permission denied", s->text);
+    ASSERT_HAS("note queues: not checked: needs pgwork_viewer: permission denied", s->text);
     TEST_ASSERT_NULL_MESSAGE(strstr(s->text, "cannot be examined"), s->text);
     ASSERT_HAS("GRANT pg_read_all_stats TO pgw_it_without_rights", visit(other)->text);
     pgw_close(other);

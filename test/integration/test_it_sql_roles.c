@@ -25,23 +25,27 @@ void tearDown(void)
 /* -- rights -------------------------------------------------------------------------------------
  */
 
-static const char *const roles[] = {"pgwork_producer", "pgwork_worker", "pgwork_operator"};
+static const char *const roles[] = {"pgwork_producer", "pgwork_worker", "pgwork_viewer",
+                                    "pgwork_operator"};
 
-/* Every public function, and for producer, worker, operator whether they may call it. */
+enum { ROLES = sizeof(roles) / sizeof(roles[0]) };
+
+/* Every public function, and for producer, worker, viewer, operator whether they may call it. */
 static const struct {
     const char *name, *may;
-} functions[] = {{"absent", ".wo"},      {"awake", ".wo"},        {"beat", ".wo"},
-                 {"cancel", "p.o"},      {"claim", ".wo"},        {"claim_batch", ".wo"},
-                 {"compact", "..o"},     {"complete", ".wo"},     {"dead_purge", "..o"},
-                 {"depth", "..o"},       {"enqueue", "pwo"},      {"enqueue_many", "pwo"},
-                 {"extend", ".wo"},      {"fail", ".wo"},         {"idle", ".wo"},
-                 {"job_list", "..o"},    {"maintain", ".wo"},     {"promote", ".wo"},
-                 {"prune", ".wo"},       {"queue_create", "..o"}, {"queue_drain", "..o"},
-                 {"queue_drop", "..o"},  {"queue_list", ".wo"},   {"queue_pause", "..o"},
-                 {"queue_purge", "..o"}, {"queue_resume", "..o"}, {"queue_set", "..o"},
-                 {"reap", ".wo"},        {"redrive", "..o"},      {"release", ".wo"},
-                 {"reschedule", "..o"},  {"set_aside", ".wo"},    {"setting", "..o"},
-                 {"snooze", ".wo"},      {"token_number", "pwo"}, {"version", "pwo"}};
+} functions[] = {{"absent", ".wvo"},      {"awake", ".w.o"},         {"beat", ".w.o"},
+                 {"cancel", "p..o"},      {"claim", ".w.o"},         {"claim_batch", ".w.o"},
+                 {"compact", "...o"},     {"complete", ".w.o"},      {"dead_purge", "...o"},
+                 {"depth", "..vo"},       {"enqueue", "pw.o"},       {"enqueue_many", "pw.o"},
+                 {"extend", ".w.o"},      {"fail", ".w.o"},          {"idle", ".w.o"},
+                 {"job_list", "..vo"},    {"maintain", ".w.o"},      {"promote", ".w.o"},
+                 {"prune", ".w.o"},       {"queue_create", "...o"},  {"queue_drain", "...o"},
+                 {"queue_drop", "...o"},  {"queue_list", ".wvo"},    {"queue_pause", "...o"},
+                 {"queue_purge", "...o"}, {"queue_resume", "...o"},  {"queue_set", "...o"},
+                 {"reap", ".w.o"},        {"redrive", "...o"},       {"release", ".w.o"},
+                 {"reschedule", "...o"},  {"sees_payloads", "..vo"}, {"set_aside", ".w.o"},
+                 {"setting", "...o"},     {"snooze", ".w.o"},        {"token_number", "pwvo"},
+                 {"version", "pwvo"}};
 
 enum { FUNCTIONS = sizeof(functions) / sizeof(functions[0]) };
 
@@ -50,7 +54,7 @@ enum { FUNCTIONS = sizeof(functions) / sizeof(functions[0]) };
 void test_each_role_may_call_what_is_its_business(void)
 {
     for (int f = 0; f < FUNCTIONS; f++)
-        for (int r = 0; r < 3; r++)
+        for (int r = 0; r < ROLES; r++)
             TEST_ASSERT_EQUAL_STRING_MESSAGE(
                 functions[f].may[r] == '.' ? "f" : "t",
                 kit_text(a,
@@ -85,7 +89,7 @@ void test_nobody_may_call_the_private_functions_nor_a_stranger_anything(void)
 {
     TEST_ASSERT_NULL(kit_text(a, "SELECT string_agg(proname, ', ')" EACH_FUNCTION
                                  "AND has_function_privilege('public', oid, 'EXECUTE')"));
-    for (int r = 0; r < 3; r++)
+    for (int r = 0; r < ROLES; r++)
         TEST_ASSERT_NULL(
             kit_text(a,
                      "SELECT string_agg(proname, ', ')" EACH_FUNCTION
@@ -94,41 +98,73 @@ void test_nobody_may_call_the_private_functions_nor_a_stranger_anything(void)
     TEST_ASSERT_EQUAL_STRING(
         "f", kit_text(a, "SELECT has_schema_privilege('public', 'pgwork', 'USAGE')"));
     TEST_ASSERT_EQUAL_STRING(
-        "f",
-        kit_text(a, "SELECT bool_or(has_schema_privilege(r::text, 'pgwork', 'CREATE')) FROM"
-                    " unnest('{public,pgwork_producer,pgwork_worker,pgwork_operator}'::text[]) r"));
+        "f", kit_text(a, "SELECT bool_or(has_schema_privilege(r::text, 'pgwork', 'CREATE')) FROM"
+                         " unnest('{public,pgwork_producer,pgwork_worker,pgwork_viewer,pgwork_"
+                         "operator}'::text[]) r"));
 }
 
-/* The operator reads some views; nobody has a right on a table. */
+#define VIEWS                                                                                   \
+    "beats, groups, job, last_tick, log, migrations, minutes, queue_stats, queues, schedules, " \
+    "stuck_jobs, "                                                                              \
+    "ticks, workers"
+
+/* The viewer and the operator read views; nobody has a right on a table. */
 void test_no_role_has_rights_on_tables(void)
 {
     TEST_ASSERT_EQUAL_STRING(
-        "pgwork_operator SELECT beats, groups, job, last_tick, migrations, queue_stats, queues, "
-        "schedules, "
-        "stuck_jobs, ticks",
+        "pgwork_operator SELECT " VIEWS "; pgwork_viewer SELECT " VIEWS,
         kit_text(
             a,
-            "SELECT string_agg(grantee || ' ' || privilege_type || ' ' || t, '; ') FROM ("
+            "SELECT string_agg(grantee || ' ' || privilege_type || ' ' || t, '; ' ORDER BY "
+            "grantee) FROM ("
             "SELECT grantee, privilege_type, string_agg(table_name, ', ' ORDER BY table_name) AS t"
             " FROM information_schema.table_privileges WHERE table_schema = 'pgwork' AND grantee "
             "<> current_user"
             " GROUP BY 1, 2) x"));
-    TEST_ASSERT_NULL(kit_text(a,
-                              "SELECT string_agg(relname, ', ') FROM pg_class c, "
-                              "unnest('{pgwork_producer,pgwork_worker,pgwork_operator}'::text[]) r"
-                              " WHERE relnamespace = 'pgwork'::regnamespace AND relkind = 'S'"
-                              " AND has_sequence_privilege(r, c.oid, 'USAGE, SELECT, UPDATE')"));
+    TEST_ASSERT_NULL(kit_text(
+        a, "SELECT string_agg(relname, ', ') FROM pg_class c, "
+           "unnest('{pgwork_producer,pgwork_worker,pgwork_viewer,pgwork_operator}'::text[]) r"
+           " WHERE relnamespace = 'pgwork'::regnamespace AND relkind = 'S'"
+           " AND has_sequence_privilege(r, c.oid, 'USAGE, SELECT, UPDATE')"));
     TEST_ASSERT_NULL(
         kit_text(a, "SELECT string_agg(column_name, ', ') FROM information_schema.column_privileges"
                     " WHERE table_schema = 'pgwork' AND grantee <> current_user AND privilege_type "
                     "<> 'SELECT'"));
-    for (int r = 0; r < 3; r++) {
+    for (int r = 0; r < ROLES; r++) {
         kit_do(a, "SET ROLE %s", roles[r]);
         kit_refused(a, "42501", "permission denied", "SELECT * FROM pgwork.live_job");
         kit_refused(a, "42501", "permission denied", "DELETE FROM pgwork.mark");
         kit_refused(a, "42501", "permission denied", "DELETE FROM pgwork.queue");
         kit_refused(a, "42501", "permission denied", "SELECT pgwork._take(1, NULL, NULL)");
         kit_do(a, "RESET ROLE");
+    }
+}
+
+/* The session's role decides: within job_list(), current_user is the owner. */
+void test_a_viewer_sees_payloads_only_where_the_queue_shows_them(void)
+{
+    static const char *const froms[] = {"pgwork.job", "pgwork.job_list('q')",
+                                        "pgwork.job_list('q', id => 1)"};
+
+    kit_do(a, "SELECT pgwork.enqueue('q', '1', meta => '{}')");
+    for (int shown = 0; shown < 2; shown++) {
+        kit_do(a, "SELECT pgwork.queue_set('q', payload_visible => %s)", shown ? "true" : "false");
+        for (int f = 0; f < 3; f++) {
+            kit_do(a, "SET ROLE pgwork_viewer");
+            TEST_ASSERT_EQUAL_STRING(
+                shown ? "2 f" : "0 t",
+                kit_text(a,
+                         "SELECT num_nonnulls(payload, meta, output) || ' ' || "
+                         "left(payload_hidden::text, 1) FROM %s",
+                         froms[f]));
+            kit_do(a, "SET ROLE pgwork_operator");
+            TEST_ASSERT_EQUAL_STRING(
+                "1 f", kit_text(a,
+                                "SELECT payload::text || ' ' || left(payload_hidden::text, "
+                                "1) FROM %s",
+                                froms[f]));
+            kit_do(a, "RESET ROLE");
+        }
     }
 }
 

@@ -26,9 +26,9 @@ BEGIN {
     module_in("sql", "sql")
     module_in("pq", "pq")
     module_in("call", "ask check")
-    module_in("admin", "doctor migrate")
+    module_in("admin", "doctor migrate watch")
     module_in("coord", "cron lock rate sema")
-    module_in("queue", "group job load queue reap")
+    module_in("queue", "bulk group job load queue reap")
     module_in("table", "table")
     module_in("handle", "handle txn")
     module_in("worker", "reaper worker")
@@ -36,6 +36,7 @@ BEGIN {
     also["backoff", "clock"] = also["buf", "mem"] = also["log", "buf"] = also["stop", "mem"] = also["stop", "wake"] = also["json", "name"] = also["token", "name"] = 1
     also["conf", "log"] = also["conf", "mem"] = also["conf", "name"] = 1
     also["ask", "check"] = 1
+    also["bulk", "job"] = 1
 }
 
 function folder_of(file) {

@@ -234,6 +234,7 @@ static int each(const pgw_queue_info *q, void *arg)
     TEST_ASSERT_EQUAL_INT(8, q->opts->max_bytes);
     TEST_ASSERT_EQUAL(PGW_SWITCH_ON, q->opts->notify);
     TEST_ASSERT_EQUAL(PGW_EXPIRED_DROP, q->opts->expired);
+    TEST_ASSERT_EQUAL(PGW_SWITCH_OFF, q->opts->payload_visible);
     TEST_ASSERT_EQUAL_INT64(10, q->depth->ready);
     TEST_ASSERT_EQUAL_INT64(16, q->depth->oldest_ms);
     TEST_ASSERT_EQUAL_INT64(17, q->held_until_us);
@@ -241,17 +242,17 @@ static int each(const pgw_queue_info *q, void *arg)
     return --*seen == 0;
 }
 
-#define QUEUE_ROW                                                                                  \
-    F_TEXT("q"), F_INT(1), F_INT(0), F_INT(3), F_INT(4), F_INT(5), F_INT(6), F_INT(7), F_INT(8),   \
-        F_INT(1), F_TEXT("drop"), F_INT(9), F_INT(10), F_INT(11), F_INT(12), F_INT(13), F_INT(14), \
-        F_INT(15), F_INT(16), F_INT(17), F_TEXT("429")
+#define QUEUE_ROW                                                                                 \
+    F_TEXT("q"), F_INT(1), F_INT(0), F_INT(3), F_INT(4), F_INT(5), F_INT(6), F_INT(7), F_INT(8),  \
+        F_INT(1), F_TEXT("drop"), F_INT(9), F_INT(0), F_INT(10), F_INT(11), F_INT(12), F_INT(13), \
+        F_INT(14), F_INT(15), F_INT(16), F_INT(17), F_TEXT("429")
 
 void test_queues_are_shown_until_the_caller_has_enough(void)
 {
     static const fake_cell answer[] = {QUEUE_ROW, QUEUE_ROW, QUEUE_ROW};
     int enough = 2;
 
-    FAKE_ROWS(answer, 21);
+    FAKE_ROWS(answer, 22);
     TEST_ASSERT_EQUAL(PGW_OK, pgw_queues_each(FAKE_H, COUNTED(NULL, 100), each, &enough));
     TEST_ASSERT_EQUAL_INT(0, enough);
     fake.rows = 0;

@@ -21,7 +21,7 @@ _pgwork_offer() {
 _pgwork() {
     local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}
     local commands="migrate queue enqueue work claim complete fail extend release snooze reap ls show
-        cancel reschedule retry dead stats metrics doctor cron lock locks sem rate table groups help version"
+        cancel reschedule retry dead bulk log wait stats workers demand metrics doctor cron lock locks sem rate table groups help version"
     local global="-d --dsn-file --schema -X --set --json --no-color -q --quiet -v --verbose -h --help
         -V --version"
     local command= verb= i IFS=$' \t\n'
@@ -41,7 +41,7 @@ _pgwork() {
     -d | --dsn-file | -f | --file | -o | --out) COMPREPLY=($(compgen -f -- "$cur")); return ;;
     --state | -s) # of lock it is a switch
         [[ $command = lock ]] || { COMPREPLY=($(compgen -W "ready leased delayed dead done cancelled all" -- "$cur")); return; } ;;
-    --notify) COMPREPLY=($(compgen -W "on off" -- "$cur")); return ;;
+    --notify | --payload-visible) COMPREPLY=($(compgen -W "on off" -- "$cur")); return ;;
     --expired) COMPREPLY=($(compgen -W "dead drop" -- "$cur")); return ;;
     --key-scope) COMPREPLY=($(compgen -W "unfinished ready period" -- "$cur")); return ;;
     --misfire) COMPREPLY=($(compgen -W "once skip all" -- "$cur")); return ;;
@@ -69,7 +69,7 @@ _pgwork() {
         list) own="--at-most" queue= ;;
         depth) own="--at-most" ;;
         create | set) own="--lease --max-attempts --backoff --backoff-cap --retention --dead-retention
-            --max-bytes --notify --expired" ;;
+            --max-bytes --notify --expired --payload-visible" ;;
         purge) own="--state" ;;
         hold) own="--for --until --reason" ;;
         drop) own="--force" ;;
@@ -86,13 +86,13 @@ _pgwork() {
     extend) own="--lease" ;;
     snooze) own="--delay" ;;
     reap) own="--once" queue= ;;
-    ls) own="-s --state -k --kind -n --limit --after" ;;
+    ls) own="-s --state -k --kind -t --tag --key --group --holder --error --older-than --newer-than -n --limit --after" ;;
     show) own="-Q --queue" queue= ;;
     reschedule) own="-k --kind --all -n --limit --delay --run-at" ;;
     dead)
         verbs="list redrive purge"
         case $verb in
-        list) own="-k --kind -n --limit --after" ;;
+        list) own="-k --kind -n --limit --after --by-error" ;;
         redrive) own="-k --kind -n --limit" ;;
         purge) own="-k --kind --older-than --all" ;;
         esac
@@ -115,6 +115,14 @@ _pgwork() {
         fi
         ;;
     stats) own="-w --watch -i --interval -n --count --at-most" ;;
+    workers) own= ;;
+    log) own="-n --limit" queue= ;;
+    wait) own="-Q --queue --timeout" queue= ;;
+    bulk)
+        verbs="cancel redrive reschedule purge move priority"
+        own="-s --state -k --kind -t --tag --key --group --holder --error --older-than --newer-than --all --dry-run -n --limit --delay --run-at --to -p --priority"
+        ;;
+    demand) own="--at-most -w --within" ;;
     metrics) own="-o --out --at-most --no-doctor" queue= ;;
     lock) own="-s --shared -w --wait -n --no-wait -E --held-code --grace --pass --break --" queue= ;;
     locks) queue= ;;
