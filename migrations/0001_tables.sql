@@ -1,7 +1,7 @@
 -- 0001: what is stored; doc/engine.md explains it. The tables are private: only the functions of the later files read
 -- and write them. The one exception is the library's bulk load (src/sql/load_*.sql), for the role that owns them.
 
--- Every client speaks UTF8. In a database of another encoding a text can lie that no client can be sent.
+-- Every client uses UTF8. In a database of another encoding a text may exist that cannot be sent to a client.
 DO $$
 DECLARE name text := split_part('pgwork.', '.', 1);
 BEGIN
@@ -20,7 +20,7 @@ END $$;
 
 REVOKE ALL ON SCHEMA pgwork FROM PUBLIC;
 
--- The time that decides: leases, delays, retention.
+-- The clock for leases, delays and retention.
 CREATE FUNCTION pgwork._now() RETURNS timestamptz LANGUAGE sql RETURN clock_timestamp();
 
 CREATE TABLE pgwork.migration (
@@ -40,13 +40,14 @@ CREATE TABLE pgwork.queue (
     id             integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     name           text NOT NULL UNIQUE CHECK (octet_length(name) BETWEEN 1 AND 200 AND name !~ '[[:cntrl:]]'),
     lease_ms       integer NOT NULL DEFAULT 30000      CHECK (lease_ms BETWEEN 100 AND 86400000),
-    max_attempts   integer NOT NULL DEFAULT 10         CHECK (max_attempts BETWEEN 1 AND 1000),
+    max_attempts   integer NOT NULL DEFAULT 10         CHECK (max_attempts = -1 OR max_attempts BETWEEN 1 AND 1000),
     backoff_ms     bigint NOT NULL DEFAULT 1000        CHECK (backoff_ms BETWEEN 0 AND 31536000000),
     backoff_cap_ms bigint NOT NULL DEFAULT 3600000     CHECK (backoff_cap_ms BETWEEN 0 AND 31536000000),
     retention_ms   bigint NOT NULL DEFAULT 0           CHECK (retention_ms BETWEEN 0 AND 3153600000000),
     max_bytes      integer NOT NULL DEFAULT 16777216   CHECK (max_bytes BETWEEN 1 AND 268435455),
-    paused         boolean NOT NULL DEFAULT false, -- no claims
-    draining       boolean NOT NULL DEFAULT false, -- no enqueues
+    dead_retention_ms bigint NOT NULL DEFAULT -1 CHECK (dead_retention_ms = -1 OR dead_retention_ms > 0), -- -1: kept
+    paused boolean NOT NULL DEFAULT false, draining boolean NOT NULL DEFAULT false, -- no claims; no enqueues
+    expired        text NOT NULL DEFAULT 'dead'        CHECK (expired IN ('dead', 'drop')),
     notify         boolean NOT NULL DEFAULT true,  -- wake up waiting workers
     created_at     timestamptz NOT NULL DEFAULT pgwork._now()
 );
@@ -63,19 +64,19 @@ CREATE TABLE pgwork.live_job (
     lease_until timestamptz, created_at timestamptz NOT NULL DEFAULT pgwork._now(), queue integer NOT NULL,
     lane         smallint NOT NULL DEFAULT 1, -- 2 * priority + 1; 2 * priority while quarantined (its last holder died)
     n            integer NOT NULL DEFAULT 1,  -- jobs that are still in the row
-    attempt integer NOT NULL DEFAULT 0, max_attempts integer, lease_ms integer, -- NULL: as the queue says
+    expires_at timestamptz, attempt integer NOT NULL DEFAULT 0,
+    max_attempts integer, lease_ms integer, -- NULL: that of the queue
     id bigint, last_id bigint, -- NULL while a single job lies at its first position, which is its id then
     kind text NOT NULL DEFAULT '', holder text, payload jsonb, body bytea, key text, error text, tags text[],
     ready_at     timestamptz, -- NULL: since created_at; otherwise it was delayed, or dead, until then
-    grp text, expires_at timestamptz, meta jsonb,
-    gone_ids     bigint[],    -- jobs of a leased batch row that have left it already
+    grp text, meta jsonb, gone_ids bigint[], -- jobs of a leased batch row that have left it already
     ids bigint[], kinds text[], payloads jsonb[], created timestamptz[] -- a batch row: an element for each job
 ) WITH (fillfactor = 40, toast_tuple_target = 3200,
         autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_insert_scale_factor = 0.2,
         autovacuum_analyze_scale_factor = 0.2, autovacuum_vacuum_cost_delay = 2, autovacuum_vacuum_cost_limit = 800);
 CREATE INDEX live_job_place ON pgwork.live_job (queue, lane, pos);
 CREATE INDEX live_job_id ON pgwork.live_job (queue, id, last_id) WHERE id IS NOT NULL;
--- It has no primary key: without this each claim would fail as soon as somebody publishes all tables.
+-- There is no primary key. Without this, every claim would fail once a publication covers all tables.
 ALTER TABLE pgwork.live_job REPLICA IDENTITY FULL;
 
 -- Jobs of one row are much alike: lz4 saves WAL and costs no time. pglz would.
@@ -88,7 +89,6 @@ EXCEPTION WHEN feature_not_supported THEN -- a server that was built without it
         ALTER payloads SET STORAGE EXTERNAL, ALTER created SET STORAGE EXTERNAL;
 END $$;
 
-
 -- The jobs of a row, one by one. (The planner inlines it.)
 CREATE FUNCTION pgwork._jobs(j pgwork.live_job)
 RETURNS TABLE (id bigint, kind text, payload jsonb, created_at timestamptz) LANGUAGE sql STABLE ROWS 10 AS $$
@@ -99,8 +99,8 @@ RETURNS TABLE (id bigint, kind text, payload jsonb, created_at timestamptz) LANG
      WHERE j.gone_ids IS NULL OR u.id <> ALL (j.gone_ids)
 $$;
 
--- The ledgers of the low-water marks (0004_marks.sql). Both are read newest first, and append-only except for the
--- deletion of what is no longer needed: a reader finds the newest entry at once, also while vacuum is held back.
+-- The ledgers of the low-water marks (0004_marks.sql). Both are read newest first, and append-only except for
+-- the deletion of old entries, so a reader finds the newest entry at once, even while vacuum is held back.
 CREATE TABLE pgwork.reaper_tick (
     version    bigint PRIMARY KEY, at timestamptz NOT NULL,
     issued     bigint NOT NULL,   -- the last position drawn, read before `writers`
@@ -108,8 +108,8 @@ CREATE TABLE pgwork.reaper_tick (
     slow       xid[] NOT NULL,    -- those that had also done so at the tick before ...
     seen       bigint[] NOT NULL, -- ... and the last tick before they were slow
     next_queue integer NOT NULL,  -- where the next tick goes on
-    settled    boolean NOT NULL,  -- nothing was left to move
-    -- what else the reaper has done, and how long that took
+    settled    boolean NOT NULL,  -- no mark could move further
+    -- when the reaper's other work was done, and how long it took
     promoted_at timestamptz NOT NULL, promote_ms integer NOT NULL, reaped_at timestamptz NOT NULL,
     reap_ms integer NOT NULL, pruned_at timestamptz NOT NULL, prune_ms integer NOT NULL
 ) WITH (autovacuum_vacuum_scale_factor = 0.02);
@@ -120,10 +120,10 @@ CREATE TABLE pgwork.mark (
     starts  bigint[] NOT NULL, stops   bigint[] NOT NULL,   -- ... and up to this one
     front   integer NOT NULL,    -- the first so many are not of quarantined jobs
     marks   bigint[] NOT NULL,   -- by lane: the low-water mark; its range has no end
-    floors  bigint[] NOT NULL,   -- by lane: no row at all lies up to here
+    floors  bigint[] NOT NULL,   -- by lane: there are no rows up to here
     froms   bigint[] NOT NULL,   -- for `slow`: marks and floors as they were since these ticks ...
     lows    bigint[] NOT NULL,   -- ... fifty numbers each
-    back    bigint[] NOT NULL,   -- where a look back between these and the marks of now has come to
+    back    bigint[] NOT NULL,   -- how far a look back between these and the present marks has come
     PRIMARY KEY (queue, version)
 ) WITH (autovacuum_vacuum_scale_factor = 0.02);
 
@@ -136,7 +136,7 @@ CREATE TABLE pgwork.delayed_job (
 ) WITH (autovacuum_vacuum_scale_factor = 0.05);
 CREATE INDEX delayed_job_due ON pgwork.delayed_job (queue, run_at, id);
 
--- A dead letter has the time when it died instead of the one when it is due, and the last holder.
+-- A dead letter has the time of its death instead of a due time, and the last holder.
 CREATE TABLE pgwork.dead_job (LIKE pgwork.delayed_job, holder text, PRIMARY KEY (queue, id));
 ALTER TABLE pgwork.dead_job RENAME run_at TO died_at;
 ALTER TABLE pgwork.delayed_job ADD gate text, ADD place bigint; -- of a job that waits for others of its group, see 0015
@@ -151,13 +151,13 @@ CREATE TABLE pgwork.done_job (
 );
 CREATE INDEX done_job_finished ON pgwork.done_job (queue, finished_at);
 
--- Leased jobs that were cancelled. Not in their rows: a cancel in a transaction that stays open would lock these.
+-- Leased jobs that were cancelled. Not in their rows, because a cancel in an open transaction would lock these.
 CREATE TABLE pgwork.cancel_request (queue integer NOT NULL, id bigint NOT NULL, PRIMARY KEY (queue, id));
 
 CREATE TABLE pgwork.unique_key (
     queue integer NOT NULL, key text NOT NULL, id bigint NOT NULL,
     free_after  timestamptz,                    -- scope period; NULL: freed by the job's end
-    while_ready boolean NOT NULL DEFAULT false, -- scope ready: free, too, while the job does not wait
+    while_ready boolean NOT NULL DEFAULT false, -- scope ready: also free when the job is not waiting
     PRIMARY KEY (queue, key)
 );
 CREATE INDEX unique_key_free ON pgwork.unique_key (free_after) WHERE free_after IS NOT NULL;
@@ -172,7 +172,7 @@ CREATE TABLE pgwork.stuck_job (
     queue integer NOT NULL, -- 0: id 1 is prune() itself
     id bigint NOT NULL, error text NOT NULL, since timestamptz NOT NULL DEFAULT pgwork._now(),
     tries integer NOT NULL DEFAULT 1, again_at timestamptz NOT NULL, told boolean NOT NULL DEFAULT false,
-    lane smallint, -- a ready job that was put aside: where it belongs
+    lane smallint, -- a ready job that was set aside: its lane
     PRIMARY KEY (queue, id)
 );
 

@@ -2,7 +2,7 @@
 -- under the search_path of the public ones, which call them. Errors: PW001 bad argument, PW002 over a limit, PW003 no
 -- such queue, PW004 draining, PW005 unique key taken, PW006 not empty. HINT says what to do next.
 
--- `i` says which of many that a call was given is refused. It comes as DETAIL, which the library reads.
+-- `i` says which element of a call's input is refused. It is the DETAIL, which the library reads.
 CREATE FUNCTION pgwork._raise(code text, message text, hint text, i bigint) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     IF i IS NULL THEN RAISE EXCEPTION '%', message USING ERRCODE = code, HINT = hint; END IF;
@@ -45,7 +45,7 @@ BEGIN
     RETURN q;
 END $$;
 
--- Upkeep and lists look at every queue. Those that others are just making are not counted.
+-- Upkeep and lists read every queue. Queues that are being created are not counted.
 CREATE FUNCTION pgwork._make_queue(name text) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE most CONSTANT bigint := (SELECT s.value FROM pgwork.setting s WHERE s.name = 'max_queues');
 BEGIN
@@ -56,11 +56,11 @@ BEGIN
     INSERT INTO pgwork.queue (name) VALUES (name) ON CONFLICT DO NOTHING;
 END $$;
 
--- The queue's row, made now unless the setting implicit_queues is off.
+-- The queue's row, created unless the setting implicit_queues is off.
 CREATE FUNCTION pgwork._queue_made(name text) RETURNS pgwork.queue
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    -- Looks first: ON CONFLICT draws a number even when it does nothing.
+    -- Looks first: ON CONFLICT draws a number even if it inserts nothing.
     IF NOT EXISTS (SELECT FROM pgwork.queue t WHERE t.name = _queue_made.name)
        AND (SELECT value FROM pgwork.setting s WHERE s.name = 'implicit_queues') = 'on' THEN
         PERFORM pgwork._check_queue_name(name), pgwork._make_queue(name);
@@ -70,41 +70,46 @@ END $$;
 
 CREATE FUNCTION pgwork.queue_create(queue text, lease_ms bigint DEFAULT NULL, max_attempts integer DEFAULT NULL,
     backoff_ms bigint DEFAULT NULL, backoff_cap_ms bigint DEFAULT NULL, retention_ms bigint DEFAULT NULL,
-    max_bytes integer DEFAULT NULL, notify boolean DEFAULT NULL) RETURNS void
+    max_bytes integer DEFAULT NULL, notify boolean DEFAULT NULL, expired text DEFAULT NULL,
+    dead_retention_ms bigint DEFAULT NULL) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM pgwork._check_queue_name(queue);
-    LOOP -- waits for a queue that is just being dropped
+    LOOP -- waits for a queue that is being dropped
         PERFORM FROM pgwork.queue t WHERE t.name = queue_create.queue FOR KEY SHARE;
-        EXIT WHEN FOUND; -- else it would draw a number
+        EXIT WHEN FOUND; -- otherwise it would draw a number
         PERFORM pgwork._make_queue(queue);
     END LOOP;
     PERFORM pgwork.queue_set(queue, lease_ms, max_attempts, backoff_ms, backoff_cap_ms, retention_ms, max_bytes,
-                             notify);
+                             notify, expired, dead_retention_ms);
 END $$;
 
 CREATE FUNCTION pgwork.queue_set(queue text, lease_ms bigint DEFAULT NULL, max_attempts integer DEFAULT NULL,
     backoff_ms bigint DEFAULT NULL, backoff_cap_ms bigint DEFAULT NULL, retention_ms bigint DEFAULT NULL,
-    max_bytes integer DEFAULT NULL, notify boolean DEFAULT NULL) RETURNS void
+    max_bytes integer DEFAULT NULL, notify boolean DEFAULT NULL, expired text DEFAULT NULL,
+    dead_retention_ms bigint DEFAULT NULL) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE q pgwork.queue := pgwork._queue(queue);
 BEGIN
     PERFORM pgwork._check_range(a.name, a.value, a.low, a.high, a.note)
-       FROM (VALUES ('lease_ms', lease_ms, 100, 86400000, ''), ('max_attempts', max_attempts, 1, 1000, ''),
-                    ('backoff_ms', backoff_ms, 0, 31536000000, ' (a year)'),
+       FROM (VALUES ('lease_ms', lease_ms, 100, 86400000, ''), ('backoff_ms', backoff_ms, 0, 31536000000, ' (a year)'),
+                    ('max_attempts', nullif(max_attempts, -1), 1, 1000, ', or -1 (no limit)'),
                     ('backoff_cap_ms', backoff_cap_ms, 0, 31536000000, ' (a year)'),
                     ('retention_ms', retention_ms, 0, 3153600000000, ' (0: keep nothing)'),
+                    ('dead_retention_ms', nullif(dead_retention_ms, -1), 1, 3153600000000, ', or -1 (for ever)'),
                     ('max_bytes', max_bytes, 1, 268435455, '')) a (name, value, low, high, note)
       WHERE a.value IS NOT NULL;
+    PERFORM pgwork._refuse_unless(coalesce(expired, 'dead') IN ('dead', 'drop'), 'expired', expired, 'dead or drop');
     UPDATE pgwork.queue t
        SET lease_ms = coalesce(lease_ms, t.lease_ms), max_attempts = coalesce(max_attempts, t.max_attempts),
            backoff_ms = coalesce(backoff_ms, t.backoff_ms), backoff_cap_ms = coalesce(backoff_cap_ms, t.backoff_cap_ms),
            retention_ms = coalesce(retention_ms, t.retention_ms), max_bytes = coalesce(max_bytes, t.max_bytes),
-           notify = coalesce(notify, t.notify)
+           notify = coalesce(notify, t.notify), expired = coalesce(expired, t.expired),
+           dead_retention_ms = coalesce(dead_retention_ms, t.dead_retention_ms)
      WHERE t.id = q.id AND num_nonnulls(lease_ms, max_attempts, backoff_ms, backoff_cap_ms, retention_ms, max_bytes,
-                                        notify) > 0;
-    IF NOT FOUND THEN PERFORM pgwork._queue(queue); END IF; -- it may be gone by now
+                                        notify, expired, dead_retention_ms) > 0;
+    IF NOT FOUND THEN PERFORM pgwork._queue(queue); END IF; -- it may have been dropped
 END $$;
 
 CREATE FUNCTION pgwork._set_state(queue text, paused boolean, draining boolean) RETURNS void LANGUAGE plpgsql AS $$
@@ -112,28 +117,20 @@ CREATE FUNCTION pgwork._set_state(queue text, paused boolean, draining boolean) 
 BEGIN
     UPDATE pgwork.queue t SET paused = coalesce(paused, t.paused), draining = coalesce(draining, t.draining)
      WHERE t.name = queue AND (t.paused <> paused OR t.draining <> draining);
-    IF NOT FOUND THEN PERFORM pgwork._queue(queue); END IF; -- it is so already, unless there is none
+    IF NOT FOUND THEN PERFORM pgwork._queue(queue); END IF; -- no change, unless the queue does not exist
 END $$;
 
-CREATE FUNCTION pgwork.queue_pause(queue text) RETURNS void
-LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp RETURN pgwork._set_state(queue, true, NULL);
 CREATE FUNCTION pgwork.queue_drain(queue text) RETURNS void
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp RETURN pgwork._set_state(queue, NULL, true);
-CREATE FUNCTION pgwork.queue_resume(queue text) RETURNS void
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-BEGIN
-    PERFORM pgwork._set_state(queue, false, false), pgwork._wake(queue, 256);
-END $$;
-
--- The time so long ago; infinity: whenever it was.
+-- That long ago. Infinity: any time.
 CREATE FUNCTION pgwork._before(older_than_ms bigint) RETURNS timestamptz LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM pgwork._check_range('older_than_ms', coalesce(older_than_ms, 0), 0, 3153600000000, ', or NULL for all');
     RETURN CASE WHEN older_than_ms > 0 THEN pgwork._now() - older_than_ms * interval '1 ms' ELSE 'infinity' END;
 END $$;
 
--- Skips what others hold or have just changed, and leased jobs. Goes piece by piece: `last` is where a piece ended, as
--- an id, or of live_job as lane * 2^58 + position. A piece that is short need not be the last one: some were skipped.
+-- Skips leased jobs, and rows that others hold or have just changed. Works in batches: `last` is where a batch ended,
+-- as an id, or for live_job as lane * 2^58 + position. A short batch is not always the last, because rows were skipped.
 CREATE FUNCTION pgwork.queue_purge(queue text, state text DEFAULT 'ready', batch bigint DEFAULT NULL,
     older_than_ms bigint DEFAULT NULL) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off
@@ -175,8 +172,8 @@ END $$;
 
 -- The tables whose rows belong to a queue.
 CREATE FUNCTION pgwork._places() RETURNS text[] LANGUAGE sql IMMUTABLE
-RETURN string_to_array('live_job,delayed_job,dead_job,done_job,cancel_request,unique_key,operation,mark,'
-                       'group_rule,admitted_job,gate_event,gate_mark', ',');
+RETURN string_to_array('live_job,delayed_job,dead_job,done_job,cancel_request,unique_key,operation,mark,expiring_job,'
+                       'group_rule,admitted_job,gate_event,gate_mark,hold', ',');
 
 CREATE FUNCTION pgwork.queue_drop(queue text, force boolean DEFAULT false) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -187,8 +184,8 @@ BEGIN
                         current_setting('transaction_isolation')
             USING ERRCODE = 'feature_not_supported', HINT = 'drop it at READ COMMITTED, or pass force => true';
     END IF;
-    -- The row first: an enqueue that reads it later finds no queue. One that read it earlier, and commits later,
-    -- leaves jobs of a queue that is gone, which nobody sees; prune() deletes them. Hence: drain, wait, drop.
+    -- The row first: an enqueue that reads it later finds no queue. One that read it earlier and commits
+    -- later leaves jobs of a missing queue, which are invisible; prune() deletes them. So: drain, wait, drop.
     DELETE FROM pgwork.queue t WHERE t.id = q.id;
     IF force IS NOT TRUE AND (EXISTS (SELECT FROM pgwork.live_job j WHERE j.queue = q.id)
                            OR EXISTS (SELECT FROM pgwork.delayed_job j WHERE j.queue = q.id)
@@ -216,15 +213,15 @@ BEGIN
 END $$;
 
 -- ---- waking up workers ----
--- A worker that waits holds three advisory locks, shared: one for its queue, one for its group of 16 slots, one for
--- its slot. Workers spread over 256 slots, each with a channel of its own, since waking up more workers than there
--- are jobs costs more than the jobs. An enqueue that finds the first lock free knows that nobody waits.
+-- A waiting worker holds three shared advisory locks: for its queue, for its group of 16 slots, and for its slot.
+-- Workers are spread over 256 slots, each with its own channel, because waking up more workers than there are jobs
+-- costs more than the jobs. An enqueue that can take the first lock knows that no worker waits.
 
 CREATE FUNCTION pgwork._lock(what text, number integer) RETURNS bigint
 LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN (hashtextextended('pgwork.' || what, 0) >> 1) + number;
 
--- Of the workers that wait for a queue: 0 .. 255 those of a slot, 256 .. 271 those of a group, 272 all; 512 + slot is
--- held by a transaction that wakes up that slot. By name: the key stays the same when the queue is made anew.
+-- Locks of a queue's waiters: 0 .. 255 a slot, 256 .. 271 a group, 272 all. 512 + slot is held by a
+-- transaction that wakes up that slot. By name, so that the key stays the same if the queue is created again.
 CREATE FUNCTION pgwork._waiters(queue text, which integer) RETURNS bigint
 LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN (hashtextextended('pgwork.' || queue, 1) >> 1) + which;
 
@@ -232,12 +229,12 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN (hashtextextended('pgwork.' || queue
 CREATE FUNCTION pgwork._held(key bigint) RETURNS boolean
 LANGUAGE sql RETURN CASE WHEN pg_try_advisory_lock(key) THEN NOT pg_advisory_unlock(key) ELSE true END;
 
--- Whether a notification may be sent. While a session that listens, of any database, keeps a transaction open, the
--- server keeps all notifications since; when it has no room left, a transaction that has notified cannot commit.
+-- Whether a notification may be sent. While a listening session of any database keeps a transaction open, the
+-- server keeps all later notifications. When it has no room left, transactions with NOTIFY cannot commit.
 CREATE FUNCTION pgwork._may_notify() RETURNS boolean LANGUAGE sql RETURN pg_notification_queue_usage() < 0.9;
 
--- Wakes up as many waiters as there are jobs, at commit. NOTIFY takes a lock of the whole database at commit, so it is
--- sent only when somebody waits, and by one transaction per slot at a time. Never waits: a worker that is missed polls.
+-- Wakes up as many waiters as there are jobs, at commit. NOTIFY locks the whole database at commit, so it is sent
+-- only if a worker waits, and by one transaction per slot at a time. Never waits: a worker that is missed polls.
 CREATE FUNCTION pgwork._wake(queue text, jobs bigint) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE first CONSTANT integer := random() * 256; slot integer; part integer; -- the group
@@ -270,8 +267,8 @@ BEGIN
         PERFORM pg_advisory_lock_shared(key);
     END LOOP;
     RETURN pgwork.absent(queues);
-EXCEPTION WHEN query_canceled OR OTHERS THEN -- such as no room in the server's table of locks
-    PERFORM pg_advisory_unlock_shared(o) FROM unnest(ours) o; -- the server warns of the last one, which is not there
+EXCEPTION WHEN query_canceled OR OTHERS THEN -- such as a full lock table of the server
+    PERFORM pg_advisory_unlock_shared(o) FROM unnest(ours) o; -- the server warns about the last one, which is not held
     RAISE;
 END $$;
 
@@ -286,14 +283,12 @@ CREATE FUNCTION pgwork.absent(queues text[]) RETURNS text[]
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 RETURN ARRAY(SELECT n FROM unnest(queues) n WHERE NOT EXISTS (SELECT FROM pgwork.queue t WHERE t.name = n));
 
-COMMENT ON FUNCTION pgwork.queue_create IS 'Makes a queue; when it is there, sets what is given.';
-COMMENT ON FUNCTION pgwork.queue_set IS 'Changes settings of a queue; NULL leaves one as it is.';
-COMMENT ON FUNCTION pgwork.queue_pause IS 'No claims until queue_resume(); enqueues go on.';
-COMMENT ON FUNCTION pgwork.queue_drain IS 'No enqueues until queue_resume(); claims go on.';
-COMMENT ON FUNCTION pgwork.queue_resume IS 'Undoes queue_pause() and queue_drain().';
-COMMENT ON FUNCTION pgwork.queue_purge IS 'Deletes jobs by state, never leased ones. Returns how many.';
+COMMENT ON FUNCTION pgwork.queue_create IS 'Creates a queue, or changes the given settings of an existing one.';
+COMMENT ON FUNCTION pgwork.queue_set IS 'Changes settings of a queue; NULL leaves a setting unchanged.';
+COMMENT ON FUNCTION pgwork.queue_drain IS 'Stops enqueues until queue_resume(); claims go on.';
+COMMENT ON FUNCTION pgwork.queue_purge IS 'Deletes jobs by state, never leased ones. Returns their number.';
 COMMENT ON FUNCTION pgwork.queue_drop IS 'Removes a queue; refuses while it has jobs unless forced. Drain it first.';
 COMMENT ON FUNCTION pgwork.setting IS 'Reads a setting of the schema, or sets it.';
-COMMENT ON FUNCTION pgwork.idle IS 'This session waits: LISTEN first, claim once more then. Returns absent(queues).';
+COMMENT ON FUNCTION pgwork.idle IS 'Registers a waiter: LISTEN first, claim once after. Returns absent().';
 COMMENT ON FUNCTION pgwork.awake IS 'Undoes idle() for the same queues and slot.';
-COMMENT ON FUNCTION pgwork.absent IS 'Those of these queues that do not exist (yet): a claim does not say so.';
+COMMENT ON FUNCTION pgwork.absent IS 'Returns those of these queues that do not exist: a claim does not report it.';

@@ -1,10 +1,10 @@
--- 0003: producers. A job exists from the commit of the transaction that enqueued it. Every function that draws
--- positions takes the transaction's id first, and the lock of live_job: by these two the low-water marks
--- (0004_marks.sql) find a transaction that may own a position.
+-- 0003: producers. A job exists from the commit of the transaction that enqueued it. Every function
+-- that draws positions first takes the transaction's id and the lock of live_job. By these two the
+-- low-water marks (0004_marks.sql) find a transaction that may own a position.
 
--- Where a live job lies, by its id: `first` is the id of its row, NULL of one at its first position.
--- Here and in later joins even the queue comes from the list of what is looked for, and by = ANY, so that no plan
--- can begin with all jobs: that looks cheap while the table is empty, and is kept when it has grown.
+-- Finds live jobs by id. `first` is the id of a job's row, NULL for a job at its first position. Here
+-- and in later joins even the queue comes from the list of wanted ids, by = ANY, so that no plan can
+-- start with all jobs. Such a plan looks cheap while the table is empty, and is kept when it has grown.
 CREATE FUNCTION pgwork._find(queue integer, id bigint)
 RETURNS TABLE (lane smallint, pos bigint, first bigint, leased boolean, shared boolean) LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
@@ -15,7 +15,7 @@ BEGIN
       JOIN pgwork.live_job j ON j.queue = ANY (ARRAY[p.queue]) AND j.lane = p.lane AND j.pos = p.pos AND j.id IS NULL
      LIMIT 1;
     IF NOT FOUND THEN
-        -- All ids of a batch row agree except for their last 19 bits, so few rows come into question.
+        -- All ids of a batch row agree except for their last 19 bits, so few rows qualify.
         RETURN QUERY SELECT j.lane, j.pos, j.id, j.token IS NOT NULL, j.ids IS NOT NULL FROM pgwork.live_job j
          WHERE j.queue = _find.queue AND j.id BETWEEN _find.id & ~524287::bigint AND _find.id AND j.last_id >= _find.id
            AND CASE WHEN j.ids IS NULL THEN j.id = _find.id
@@ -30,7 +30,7 @@ BEGIN
         OR EXISTS (SELECT FROM pgwork.delayed_job j WHERE j.queue = _waits.queue AND j.id = _waits.id);
 END $$;
 
--- The size of a job. A payload that comes from a table may be compressed.
+-- The size of a job. A payload from a table may be compressed.
 CREATE FUNCTION pgwork._bytes(payload jsonb, body bytea) RETURNS bigint LANGUAGE sql STABLE
 RETURN coalesce(CASE WHEN pg_column_compression(payload) IS NULL THEN pg_column_size(payload)
                      ELSE octet_length(payload::text) END, 0)::bigint + coalesce(octet_length(body), 0);
@@ -52,32 +52,22 @@ BEGIN
     PERFORM pgwork._refuse(c.name, c.value, c.allowed, i)
        FROM (VALUES (octet_length(j.kind) > 255 OR j.kind ~ '[[:cntrl:]]', 'kind', j.kind, words),
                     (j.priority NOT BETWEEN 0 AND 9, 'priority', j.priority::text, '0 (first) .. 9'),
-                    (j.max_attempts NOT BETWEEN 1 AND 1000, 'max_attempts', j.max_attempts::text, '1 .. 1000'),
-                    (j.lease_ms NOT BETWEEN 100 AND 86400000, 'lease_ms', j.lease_ms::text, '100 .. 86400000'),
-                    (cardinality(j.tags) > 32, 'tags', cardinality(j.tags) || ' tags', 'up to 32'),
+                    (nullif(j.max_attempts, -1) NOT BETWEEN 1 AND 1000, 'max_attempts', j.max_attempts::text,
+                     '1 .. 1000, or -1'), (j.lease_ms NOT BETWEEN 100 AND 86400000, 'lease_ms', j.lease_ms::text,
+                     '100 .. 86400000'), (cardinality(j.tags) > 32, 'tags', cardinality(j.tags) || ' tags', 'up to 32'),
                     (array_ndims(j.tags) > 1, 'tags', 'an array with bounds ' || array_dims(j.tags), 'one dimension'),
                     (octet_length(j.key) NOT BETWEEN 1 AND 255 OR j.key ~ '[[:cntrl:]]', 'key', j.key, names),
                     (octet_length(j.grp) NOT BETWEEN 1 AND 255 OR j.grp ~ '[[:cntrl:]]', 'grp', j.grp, names),
                     (NOT (j.expires_at > '-infinity' AND j.expires_at < '294247-01-10 00:00Z'), -- 64 bits of us
                      'expires_at', j.expires_at::text, 'a time before 294247-01-10'),
                     (jsonb_typeof(j.meta) <> 'object' OR pg_column_size(j.meta) > 65536, 'meta',
-                     'JSON ' || jsonb_typeof(j.meta), 'an object of up to 64 KB')
+                     'JSON ' || jsonb_typeof(j.meta), 'an object of up to 64 KB'), (j.meta -> 'timeout_ms'
+                     NOT BETWEEN '1' AND '2592000000', 'meta.timeout_ms', j.meta ->> 'timeout_ms', '1 .. 2592000000')
              UNION ALL SELECT octet_length(t) > 255 OR t ~ '[[:cntrl:]]', 'tags', t, words FROM unnest(j.tags) t
             ) c (bad, name, value, allowed) WHERE c.bad;
 END $$;
 
-CREATE FUNCTION pgwork._check_key(keyed boolean, key_scope text, key_policy text, key_period_ms bigint) RETURNS void
-LANGUAGE plpgsql AS $$
-BEGIN
-    PERFORM pgwork._refuse_unless(key_scope IN ('ready', 'unfinished', 'period'), 'key_scope', key_scope,
-                                  'ready, unfinished or period'),
-            pgwork._refuse_unless(key_policy IN ('skip', 'replace', 'error'), 'key_policy', key_policy,
-                                  'skip, replace or error'),
-            pgwork._refuse_unless(NOT (keyed AND key_scope = 'period') OR key_period_ms BETWEEN 1 AND 31536000000,
-                                  'key_period_ms', key_period_ms::text, '1 .. 31536000000 (a year)');
-END $$;
-
--- When a job becomes ready; NULL: now. Ten years ahead at most, in either way.
+-- When a job becomes ready. NULL: now. At most ten years ahead.
 CREATE FUNCTION pgwork._due(run_at timestamptz, delay_ms bigint, i bigint DEFAULT NULL) RETURNS timestamptz
 LANGUAGE plpgsql AS $$
 DECLARE top CONSTANT timestamptz := pgwork._now() + interval '315360000 s';
@@ -91,16 +81,16 @@ BEGIN
     RETURN coalesce(run_at, pgwork._now() + nullif(delay_ms, 0) * interval '1 ms');
 END $$;
 
--- Begins an enqueue. If its operation was applied before: the ids of then, whatever would be refused by now.
+-- Begins an enqueue. If its operation was applied before, returns the earlier ids, even if it would be refused now.
 CREATE FUNCTION pgwork._begin(q pgwork.queue, op uuid) RETURNS bigint[] LANGUAGE plpgsql AS $$
 DECLARE before bigint[];
 BEGIN
     WHILE _begin.op IS NOT NULL LOOP
         INSERT INTO pgwork.operation (queue, op, ids) VALUES (q.id, _begin.op, '{}') ON CONFLICT DO NOTHING;
         EXIT WHEN FOUND; -- _put() completes it
-        -- A lock has to be written: so this answer, too, waits for the disk, and for a synchronous standby.
+        -- To lock it is a write, so this answer, too, waits for the disk, and for a synchronous standby.
         SELECT o.ids INTO before FROM pgwork.operation o WHERE o.queue = q.id AND o.op = _begin.op FOR KEY SHARE;
-        IF FOUND THEN RETURN before; END IF; -- else it has just been pruned
+        IF FOUND THEN RETURN before; END IF; -- otherwise it has just been pruned
     END LOOP;
     IF q.draining THEN
         RAISE EXCEPTION 'queue "%" is being drained and takes no jobs', q.name
@@ -111,23 +101,27 @@ BEGIN
     RETURN NULL;
 END $$;
 
--- Takes the job's unique key: `id` is this job, or the one that has it. Waits for a racing producer of the same key to
--- commit or roll back. Locks nothing of what is there: finishing jobs must not wait for a producer.
+-- Takes the job's unique key. `id` is this job, or the job that has the key. Waits for a concurrent producer
+-- of the same key to commit or roll back. Locks no existing row: finishing jobs must not wait for a producer.
 CREATE FUNCTION pgwork._take_key(q pgwork.queue, j pgwork._new_job, key_scope text, key_policy text,
-    key_period_ms bigint, i bigint, OUT id bigint, OUT outcome text) LANGUAGE plpgsql AS $$
+    key_period_ms bigint, key_replace text[], i bigint, OUT id bigint, OUT outcome text) LANGUAGE plpgsql AS $$
 DECLARE
     taken pgwork.unique_key; waits boolean;
     until timestamptz := CASE WHEN key_scope = 'period' THEN pgwork._now() + key_period_ms * interval '1 ms' END;
 BEGIN
+    IF key_policy = 'delay' THEN
+        PERFORM pgwork._check_delay(j, key_period_ms, i);
+        key_scope := 'ready'; key_replace := key_replace || '{payload,time}';
+    END IF;
     LOOP
         INSERT INTO pgwork.unique_key (queue, key, id, free_after, while_ready)
         VALUES (q.id, j.key, j.id, until, key_scope = 'ready') ON CONFLICT DO NOTHING;
         EXIT WHEN FOUND;
         SELECT * INTO taken FROM pgwork.unique_key u WHERE u.queue = q.id AND u.key = j.key;
-        CONTINUE WHEN NOT FOUND; -- freed in between
-        waits := pgwork._waits(q.id, taken.id);
+        CONTINUE WHEN NOT FOUND; -- freed in the meantime
+        waits := EXISTS (SELECT FROM pgwork._unfinished(q.id, ARRAY[taken.id]) u WHERE NOT u.leased);
         IF taken.free_after <= pgwork._now() OR taken.while_ready AND NOT waits THEN
-            -- Its period is over; or its job was claimed, which frees it: claims do not look after keys.
+            -- Its period has ended; or its job was claimed, which frees the key: claims do not read keys.
             UPDATE pgwork.unique_key u SET id = j.id, free_after = until, while_ready = key_scope = 'ready'
              WHERE u.queue = q.id AND u.key = j.key AND u.id = taken.id;
             EXIT WHEN FOUND;
@@ -137,17 +131,10 @@ BEGIN
                                   'it is job ' || taken.id, i);
         END IF;
         id := taken.id; outcome := 'exists';
-        IF key_policy = 'replace' THEN -- a running job is left alone
-            UPDATE pgwork.live_job r SET payload = j.payload, body = j.body
-              FROM (SELECT q.id AS queue, f.* FROM pgwork._find(q.id, taken.id) f OFFSET 0) f
-             WHERE r.queue = ANY (ARRAY[f.queue]) AND r.lane = f.lane AND r.pos = f.pos AND r.token IS NULL
-               AND coalesce(r.id, r.pos) = taken.id;
-            IF NOT FOUND THEN
-                UPDATE pgwork.delayed_job d SET payload = j.payload, body = j.body
-                 WHERE d.queue = q.id AND d.id = taken.id;
-            END IF;
-            outcome := CASE WHEN FOUND THEN 'replaced' ELSE 'exists' END;
-            -- Did it cease to wait meanwhile? Does it after all, moved while we looked?
+        IF key_policy IN ('replace', 'delay') THEN -- a running job is not changed
+            IF pgwork._replace(q, taken.id, j, coalesce(key_replace, '{payload}'),
+                               CASE key_policy WHEN 'delay' THEN key_period_ms END) THEN outcome := 'replaced'; END IF;
+            -- Whether the job stopped waiting in the meantime, or waits in another table.
             CONTINUE WHEN outcome = 'exists' AND (waits OR pgwork._waits(q.id, taken.id));
         END IF;
         RETURN;
@@ -155,33 +142,34 @@ BEGIN
     id := j.id; outcome := 'new';
 END $$;
 
--- What became of a job that was to be enqueued. A type of its own: OUT parameters would be decoded at every call.
+-- The outcome for a job to enqueue. A type, because OUT parameters would be decoded at every call.
 CREATE TYPE pgwork.enqueued AS (id bigint, outcome text);
 
 CREATE FUNCTION pgwork.enqueue(queue text, payload jsonb DEFAULT NULL, kind text DEFAULT '', body bytea DEFAULT NULL,
     priority integer DEFAULT 0, run_at timestamptz DEFAULT NULL, delay_ms bigint DEFAULT NULL,
     max_attempts integer DEFAULT NULL, lease_ms bigint DEFAULT NULL, tags text[] DEFAULT NULL, key text DEFAULT NULL,
     key_scope text DEFAULT 'unfinished', key_policy text DEFAULT 'skip', key_period_ms bigint DEFAULT NULL,
-    op uuid DEFAULT NULL, grp text DEFAULT NULL, expires_at timestamptz DEFAULT NULL, meta jsonb DEFAULT NULL)
-RETURNS pgwork.enqueued
+    op uuid DEFAULT NULL, grp text DEFAULT NULL, expires_at timestamptz DEFAULT NULL, meta jsonb DEFAULT NULL,
+    ttl_ms bigint DEFAULT NULL, key_replace text[] DEFAULT NULL) RETURNS pgwork.enqueued
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 DECLARE job pgwork.enqueued; waiters boolean; q pgwork.queue; before bigint[]; new pgwork._new_job;
 BEGIN
-    -- Nearly always there is nothing to look after: one statement looks, checks and puts the job. All conditions look
-    -- at t, so that they are one filter. The one thing that is not null is the transaction's id.
+    -- The usual case: one statement checks everything and stores the job. All conditions refer to
+    -- t, so that they form one filter. The only value that is not null is the transaction's id.
     INSERT INTO pgwork.live_job (queue, lane, kind, payload, body)
     SELECT t.id, 2 * enqueue.priority + 1, enqueue.kind, enqueue.payload, enqueue.body FROM pgwork.queue t
      WHERE t.name = enqueue.queue
        AND num_nonnulls(pg_current_xact_id(), nullif(t.draining, false), pg_column_compression(enqueue.payload),
                         enqueue.run_at, enqueue.delay_ms, enqueue.max_attempts, enqueue.lease_ms, enqueue.tags,
-                        enqueue.key, enqueue.op, enqueue.grp, enqueue.expires_at, enqueue.meta, t.queue_limit) = 1
+                        enqueue.key, enqueue.op, enqueue.grp, enqueue.expires_at, enqueue.meta, enqueue.ttl_ms,
+                        t.queue_limit) = 1
        AND coalesce(pg_column_size(enqueue.payload), 0)::bigint + coalesce(octet_length(enqueue.body), 0)
            <= CASE WHEN enqueue.priority BETWEEN 0 AND 9 AND octet_length(enqueue.kind) <= 255
                         AND enqueue.kind !~ '[[:cntrl:]]' THEN t.max_bytes END
     RETURNING pos, 'new', pgwork._held(pgwork._waiters(enqueue.queue, 272)) INTO job.id, job.outcome, waiters;
     IF NOT waiters THEN
         RETURN job;
-    ELSIF waiters THEN -- and not NULL: nothing was put
+    ELSIF waiters THEN -- and not NULL: nothing was stored
         PERFORM pgwork._wake(t.name, 1) FROM pgwork.queue t WHERE t.name = enqueue.queue AND t.notify;
         RETURN job;
     END IF;
@@ -191,13 +179,15 @@ BEGIN
     new := (nextval('pgwork.position'), payload, coalesce(kind, ''), body, coalesce(priority, 0),
             pgwork._due(run_at, delay_ms), max_attempts, lease_ms, tags, key, grp, expires_at, meta);
     PERFORM pgwork._check_new(q, new, pgwork._bytes(payload, body), NULL),
-            pgwork._check_key(key IS NOT NULL, key_scope, key_policy, key_period_ms);
-    SELECT p.* INTO job FROM pgwork._put(q, ARRAY[new], key_scope, key_policy, key_period_ms, op, false) p;
+            pgwork._check_key(key IS NOT NULL, key_scope, key_policy, key_period_ms, key_replace);
+    IF num_nonnulls(expires_at, ttl_ms) > 0 THEN
+        new := (pgwork._expiring(q.id, ARRAY[new], ARRAY[ttl_ms], false))[1];
+    END IF;
+    SELECT p.* INTO job FROM pgwork._put(q, ARRAY[new], key_scope, key_policy, key_period_ms, key_replace, op, false) p;
     RETURN job;
 END $$;
 
-
--- An argument of many values: an element per job, or one for all. Returns the bytes in all jobs together.
+-- An argument with many values: one element per job, or one for all. Returns the bytes of all jobs together.
 CREATE FUNCTION pgwork._check_length(n integer, name text, given anyarray) RETURNS bigint LANGUAGE plpgsql AS $$
 BEGIN
     IF cardinality(given) NOT IN (1, n) THEN
@@ -219,7 +209,7 @@ END $$;
 CREATE FUNCTION pgwork._ith(given anyarray, i bigint) RETURNS anyelement
 LANGUAGE sql IMMUTABLE AS 'SELECT given[CASE WHEN cardinality(given) = 1 THEN 1 ELSE i END]';
 
--- Stores new jobs: plain ones as batch rows, a hundred each, where there are several. How many are ready.
+-- Stores new jobs; several plain ones as batch rows of a hundred. Returns how many are ready.
 CREATE FUNCTION pgwork._store(queue integer, jobs pgwork._new_job[]) RETURNS bigint LANGUAGE plpgsql SET jit = off AS $$
 DECLARE now_is CONSTANT timestamptz := pgwork._now(); n_ready bigint;
 BEGIN
@@ -247,7 +237,7 @@ BEGIN
     RETURN n_ready;
 END $$;
 
--- Locks what is about to be replaced: one such call at a time, and in the order of cancel(), so that none deadlocks.
+-- Locks jobs to be replaced: one such call at a time, and in the order of cancel(), so that there is no deadlock.
 CREATE FUNCTION pgwork._lock_replaced(queue integer, keys text[]) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM pg_advisory_xact_lock(pgwork._lock('replace', queue))
@@ -266,7 +256,7 @@ END $$;
 
 -- Takes the keys of new jobs, stores them, wakes up workers, and completes the operation.
 CREATE FUNCTION pgwork._put(q pgwork.queue, jobs pgwork._new_job[], key_scope text, key_policy text,
-    key_period_ms bigint, op uuid, many boolean) RETURNS SETOF pgwork.enqueued LANGUAGE plpgsql
+    key_period_ms bigint, key_replace text[], op uuid, many boolean) RETURNS SETOF pgwork.enqueued LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 DECLARE
     new_ids bigint[]; outcomes text[] := array_fill('new'::text, ARRAY[cardinality(jobs)]);
@@ -277,13 +267,13 @@ BEGIN
     IF keys IS NULL THEN
         n_ready := CASE WHEN gated THEN pgwork._store_gated(q, jobs) ELSE pgwork._store(q.id, jobs) END;
     ELSE
-        IF many AND key_policy = 'replace' THEN PERFORM pgwork._lock_replaced(q.id, keys); END IF;
+        IF many AND key_policy IN ('replace', 'delay') THEN PERFORM pgwork._lock_replaced(q.id, keys); END IF;
         -- In the order of the keys, so that two batches with the same keys cannot deadlock.
         FOR one IN SELECT u.i, u.job, (u.job).key FROM (SELECT i, jobs[i] AS job FROM generate_subscripts(jobs, 1) i) u
                     ORDER BY (u.job).key, u.i LOOP
             IF one.key IS NOT NULL THEN
                 SELECT k.* INTO taken FROM pgwork._take_key(q, one.job, key_scope, key_policy, key_period_ms,
-                                                            CASE WHEN many THEN one.i END) k;
+                                                            key_replace, CASE WHEN many THEN one.i END) k;
                 new_ids[one.i] := taken.id; outcomes[one.i] := taken.outcome;
             END IF;
             IF outcomes[one.i] = 'new' THEN n_ready := n_ready + pgwork._store_gated(q, ARRAY[one.job]); END IF;
@@ -301,33 +291,33 @@ CREATE FUNCTION pgwork.enqueue_many(queue text, payloads jsonb[], kinds text[] D
     delays_ms bigint[] DEFAULT NULL, max_attempts integer[] DEFAULT NULL, leases_ms bigint[] DEFAULT NULL,
     tags text[] DEFAULT NULL, keys text[] DEFAULT NULL, key_scope text DEFAULT 'unfinished',
     key_policy text DEFAULT 'skip', key_period_ms bigint DEFAULT NULL, op uuid DEFAULT NULL,
-    grps text[] DEFAULT NULL, expires_ats timestamptz[] DEFAULT NULL, metas jsonb[] DEFAULT NULL)
-RETURNS SETOF pgwork.enqueued
+    grps text[] DEFAULT NULL, expires_ats timestamptz[] DEFAULT NULL, metas jsonb[] DEFAULT NULL,
+    ttls_ms bigint[] DEFAULT NULL, key_replace text[] DEFAULT NULL) RETURNS SETOF pgwork.enqueued
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 DECLARE
     q pgwork.queue := pgwork._queue_made(queue);
     n integer := coalesce(cardinality(payloads), 0);
-    before bigint[] := pgwork._begin(q, CASE WHEN n > 0 THEN op END);
-    bytes bigint; jobs pgwork._new_job[];
+    before bigint[] := pgwork._begin(q, CASE WHEN n > 0 THEN op END); bytes bigint; jobs pgwork._new_job[];
 BEGIN
     IF before IS NOT NULL THEN RETURN QUERY SELECT unnest(before), 'repeated'; RETURN; END IF;
     PERFORM pgwork._refuse_unless(n <= 10000, 'payloads', n || ' jobs', 'up to 10000');
     bytes := pg_column_size(payloads);
     IF num_nonnulls(kinds, bodies, priorities, run_ats, delays_ms, max_attempts, leases_ms, tags, keys, grps,
-                    expires_ats, metas) > 0 THEN
+                    expires_ats, metas, ttls_ms) > 0 THEN
         bytes := bytes + pgwork._check_length(n, 'kinds', kinds) + pgwork._check_length(n, 'bodies', bodies)
                + pgwork._check_length(n, 'priorities', priorities) + pgwork._check_length(n, 'run_ats', run_ats)
                + pgwork._check_length(n, 'delays_ms', delays_ms) + pgwork._check_length(n, 'max_attempts', max_attempts)
                + pgwork._check_length(n, 'leases_ms', leases_ms) + pgwork._check_length(n, 'tags', tags)
                + pgwork._check_length(n, 'keys', keys) + pgwork._check_length(n, 'grps', grps)
-               + pgwork._check_length(n, 'expires_ats', expires_ats) + pgwork._check_length(n, 'metas', metas);
+               + pgwork._check_length(n, 'expires_ats', expires_ats) + pgwork._check_length(n, 'metas', metas)
+               + pgwork._check_length(n, 'ttls_ms', ttls_ms);
         PERFORM pgwork._check_literals(tags) WHERE tags IS NOT NULL;
     END IF;
     IF bytes > 268435456 AND n > 1 THEN
         PERFORM pgwork._raise('PW002', format('%s jobs are %s bytes: a call takes at most 268435456', n, bytes),
                               'enqueue them in several calls', NULL);
     END IF;
-    PERFORM pgwork._check_key(keys IS NOT NULL, key_scope, key_policy, key_period_ms);
+    PERFORM pgwork._check_key(keys IS NOT NULL, key_scope, key_policy, key_period_ms, key_replace);
     IF n = 0 THEN RETURN; END IF;
     SELECT array_agg((nextval('pgwork.position'), u.payload, coalesce(pgwork._ith(kinds, u.i), ''),
                       pgwork._ith(bodies, u.i), coalesce(pgwork._ith(priorities, u.i), 0),
@@ -342,9 +332,9 @@ BEGIN
         PERFORM pgwork._check_new(q, u.j, pgwork._bytes((u.j).payload, (u.j).body), u.i)
            FROM (SELECT j, row_number() OVER () AS i FROM unnest(jobs) j) u;
     END IF;
-    RETURN QUERY SELECT * FROM pgwork._put(q, jobs, key_scope, key_policy, key_period_ms, op, true);
+    IF num_nonnulls(expires_ats, ttls_ms) > 0 THEN jobs := pgwork._expiring(q.id, jobs, ttls_ms, true); END IF;
+    RETURN QUERY SELECT * FROM pgwork._put(q, jobs, key_scope, key_policy, key_period_ms, key_replace, op, true);
 END $$;
-
 
 CREATE FUNCTION pgwork._cancel(q pgwork.queue, one bigint) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE place record; row_at tid; i integer; gone pgwork.live_job; -- what was deleted
@@ -354,7 +344,7 @@ BEGIN
         INSERT INTO pgwork.cancel_request VALUES (q.id, one) ON CONFLICT DO NOTHING; -- and no lock of its row
         RETURN 'requested';
     ELSIF place.shared THEN
-        -- The lock first, then a look of its own: where the job stands may have changed while we waited.
+        -- The lock first, then a new snapshot: the job may have moved while this waited.
         SELECT j.ctid INTO row_at FROM pgwork.live_job j
          WHERE j.queue = q.id AND j.lane = place.lane AND j.pos = place.pos AND j.id = place.first FOR UPDATE;
         SELECT * INTO gone FROM pgwork.live_job j WHERE j.ctid = row_at AND j.token IS NULL AND one = ANY (j.ids);
@@ -392,19 +382,19 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit 
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 DECLARE q pgwork.queue := pgwork._queue(cancel.queue); misses integer;
 BEGIN
-    -- In the order in which everybody locks jobs. Otherwise two calls for the same jobs could wait for each other.
+    -- In the common order of locking jobs. Otherwise two calls for the same jobs could wait for each other.
     FOR id IN SELECT u.id FROM unnest(ids) WITH ORDINALITY u (id, i)
                 LEFT JOIN LATERAL pgwork._find(q.id, u.id) f ON true ORDER BY f.pos, f.lane, u.id, u.i LOOP
         misses := 0;
         LOOP
             status := pgwork._cancel(q, id);
-            -- Each place is looked at with a snapshot of its own, and a job can move from one to another between two of
-            -- them. So it is gone when two rounds have not met it.
+            -- Each table is read with a new snapshot, and a job can move between two of them. So a
+            -- job is gone if two rounds have not found it.
             EXIT WHEN status IS NOT NULL OR misses > 1;
             misses := CASE WHEN pgwork._waits(q.id, id) OR EXISTS (SELECT FROM pgwork._find(q.id, id)) THEN 0
                            ELSE misses + 1 END;
         END LOOP;
-        IF status = 'requested' AND pgwork._may_notify() THEN -- the worker that has it listens there
+        IF status = 'requested' AND pgwork._may_notify() THEN -- the worker that has the job listens there
             PERFORM pg_notify('pgwork_cancel_' || split_part('pgwork.', '.', 1), id::text);
         END IF;
         status := coalesce(status, 'gone');
@@ -414,4 +404,4 @@ END $$;
 
 COMMENT ON FUNCTION pgwork.enqueue IS 'Adds a job in your transaction. outcome: new, exists, replaced or repeated.';
 COMMENT ON FUNCTION pgwork.enqueue_many IS 'Adds many jobs at once, all or none; a row for each in order.';
-COMMENT ON FUNCTION pgwork.cancel IS 'Removes waiting jobs (cancelled), asks holders to stop (requested); else gone.';
+COMMENT ON FUNCTION pgwork.cancel IS 'Removes waiting jobs (cancelled), asks holders to stop (requested); or gone.';

@@ -19,7 +19,7 @@ CREATE TYPE pgwork.claimed_batch AS (queue text, id bigint, token uuid, attempt 
     lease_until timestamptz, server_time timestamptz, meta jsonb, quarantined boolean,
     ids bigint[], kinds text[], payloads jsonb[], created timestamptz[]);
 
--- Queues by their first ready jobs: priority, then age. A queue without any comes last, since a job may just come.
+-- Queues by their first ready jobs: priority, then age. Queues without one come last, because a job may arrive.
 CREATE FUNCTION pgwork._by_head(queues text[]) RETURNS text[] LANGUAGE plpgsql AS $$
 BEGIN
     RETURN ARRAY(
@@ -29,7 +29,8 @@ BEGIN
                  CROSS JOIN LATERAL (SELECT j.lane / 2 AS priority, j.pos FROM pgwork.live_job j
                                       WHERE j.queue = t.id AND j.lane = r.lane AND j.pos > r.start AND j.pos <= r.stop
                                         AND j.token IS NULL ORDER BY j.pos LIMIT 1) h LIMIT 1) h ON true
-         WHERE t.name = ANY (queues) AND NOT t.paused ORDER BY h.priority, h.pos);
+         WHERE t.name = ANY (queues) AND CASE WHEN t.paused THEN (pgwork._end_holds(t.name)).ended > 0 ELSE true END
+         ORDER BY h.priority, h.pos);
 END $$;
 
 -- Puts jobs that were locked and deleted back as ready rows: the first of `first` jobs, the others of `size`. Each lies
@@ -55,13 +56,13 @@ END $$;
 -- Cuts the first ready row of these ranges, if it holds more than `wanted` jobs: into a row of that size, and others of
 -- `size`. Returns how many jobs the first row holds then; NULL: there is none.
 CREATE FUNCTION pgwork._cut(its_name text, lanes smallint[], starts bigint[], stops bigint[], wanted integer,
-    size integer) RETURNS integer LANGUAGE plpgsql AS $$
+    size integer, now_is timestamptz) RETURNS integer LANGUAGE plpgsql AS $$
 DECLARE cut record;
 BEGIN
     SELECT j.* INTO cut FROM pgwork.queue t CROSS JOIN unnest(lanes, starts, stops) r (lane, start, stop)
      CROSS JOIN LATERAL (SELECT j.ctid AS at, j.* FROM pgwork.live_job j
                           WHERE j.queue = t.id AND j.lane = r.lane AND j.pos > r.start AND j.pos <= r.stop
-                            AND j.token IS NULL
+                            AND j.token IS NULL AND (j.expires_at > now_is) IS NOT FALSE
                           ORDER BY j.pos LIMIT 1 FOR UPDATE SKIP LOCKED) j
      WHERE t.name = its_name LIMIT 1;
     IF cut.n <= wanted OR cut.n IS NULL THEN RETURN cut.n; END IF;
@@ -70,7 +71,7 @@ BEGIN
     RETURN wanted;
 END $$;
 
--- May it be merged? One job at its first position, without anything of its own, whose value is not costly to copy.
+-- Whether a job may be merged: one plain job at its first position, whose value is cheap to copy.
 CREATE FUNCTION pgwork._is_plain(j pgwork.live_job) RETURNS boolean LANGUAGE sql STABLE PARALLEL SAFE
 RETURN num_nonnulls(j.id, j.key, j.error, j.max_attempts, j.lease_ms, j.body, j.tags, j.grp, j.expires_at, j.meta) = 0
    AND coalesce(pg_column_size(j.payload), 0) <= 2000 AND pg_column_compression(j.payload) IS NULL;
@@ -115,10 +116,10 @@ BEGIN
             pgwork._refuse_unless(cardinality(queues) BETWEEN 1 AND 64, 'queues', queues::text, '1 to 64 names');
 END $$;
 
--- A session remembers this of a queue for 200 ms, so that its claims do not walk over what was claimed since the last
--- tick: a hint, which is lost with the session, and never decides. [1] the queue's name, hashed  [2] until when, ms
--- [3] 1: there may be quarantined jobs  [4] jobs in a row  [5] so many positions hold 32 rows  [6] the position behind
--- which priority 0 goes on; -1: all jobs have lower priorities  [7] when to look again
+-- A session remembers this about a queue for 200 ms, so that its claims skip what was claimed since the last
+-- tick. It is a hint: lost with the session, never decisive. [1] the queue's name, hashed [2] valid until, ms
+-- [3] 1: there may be quarantined jobs [4] jobs in a row [5] 32 rows span so many positions [6] the position
+-- after which priority 0 continues; -1: all jobs have lower priorities [7] when to check again
 CREATE FUNCTION pgwork._hint(queue text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN 'pgwork.claim_' || (hashtext(queue) & 63)::text;
 
@@ -146,8 +147,8 @@ BEGIN
               rows.width, CASE rows.lane WHEN 1 THEN rows.start ELSE -1 END, now_ms + 10]::text, false)::bigint[];
 END $$;
 
--- The hot path: few statements, each with one possible plan, and no SQL functions but those that are inlined: to start
--- a statement costs more than a job does. A row is one job, or several with `ids`.
+-- The hot path: few statements, each with one possible plan, and only SQL functions that are
+-- inlined. To start a statement costs more than a job. A row is one job, or several with `ids`.
 CREATE FUNCTION pgwork.claim_batch(queues text[], n integer, holder text, lease_ms bigint DEFAULT NULL,
     done_ids bigint[] DEFAULT NULL, done_tokens uuid[] DEFAULT NULL, apart boolean DEFAULT false)
 RETURNS SETOF pgwork.claimed_batch LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -155,7 +156,7 @@ SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off S
 SET plan_cache_mode = force_generic_plan SET jit = off AS $$
 #variable_conflict use_column
 DECLARE
-    now_ms CONSTANT bigint := date_part('epoch', clock_timestamp()) * 1000;
+    now_is CONSTANT timestamptz := clock_timestamp(); now_ms CONSTANT bigint := date_part('epoch', now_is) * 1000;
     stamp CONSTANT text := overlay(gen_random_uuid()::text PLACING '' FROM 9 FOR 20);
     passed bigint := pgwork.token_number(done_tokens[1]);
     accepted bigint[];
@@ -184,7 +185,7 @@ BEGIN
         hint := nullif(current_setting(pgwork._hint(its_name), true), '')::bigint[];
         IF (hint[1] = hashtextextended(its_name, 0) AND now_ms BETWEEN hint[2] - 200 AND hint[2]) IS NOT TRUE THEN
             hint := pgwork._look(its_name, now_ms, NULL);
-            passed := NULL; -- jobs may have become ready in front of what was claimed
+            passed := NULL; -- jobs may have become ready before the claimed ones
         ELSIF now_ms >= hint[7] AND passed & 31 IS DISTINCT FROM 1 THEN
             hint := pgwork._look(its_name, now_ms, hint);
         END IF;
@@ -198,7 +199,7 @@ BEGIN
             alone := part = 'quarantined';
             size := CASE WHEN alone OR apart THEN 1 ELSE hint[4] END;
             IF part = 'near' THEN
-                -- PostgreSQL reads what is left of a page of the index even for one row: so not to its end.
+                -- PostgreSQL reads the rest of an index page even for one row, so there is an upper bound.
                 lanes := '{1}';
                 starts := ARRAY[greatest(hint[6], CASE WHEN passed & 31 = 1 AND its_name = queues[1]
                                                        THEN passed >> 5 END)];
@@ -209,7 +210,11 @@ BEGIN
                        CASE WHEN alone THEN m.stops[m.front + 1:] ELSE m.stops[:m.front] END
                   INTO lanes, starts, stops FROM pgwork.queue t CROSS JOIN LATERAL pgwork._mark(t.id) m
                  WHERE t.name = its_name AND NOT t.paused;
-                EXIT WHEN NOT FOUND;
+                IF NOT FOUND THEN
+                    RETURN QUERY SELECT * FROM pgwork._claim_held(its_name, wanted, holder, lease_ms, apart);
+                    EXIT WHEN NOT FOUND;
+                    RETURN;
+                END IF;
             END IF;
             FOR i IN 1 .. 20 + n / 50 LOOP
                 size := least(size, wanted);
@@ -225,6 +230,7 @@ BEGIN
                          CROSS JOIN LATERAL (SELECT j.ctid AS at, j.n FROM pgwork.live_job j
                                               WHERE j.queue = t.id AND j.lane = r.lane AND j.token IS NULL
                                                 AND j.pos > r.start AND j.pos <= r.stop
+                                                AND (j.expires_at > now_is) IS NOT FALSE
                                                 AND (j.xmax = '0' OR j.xmax <> ALL (ARRAY( -- or SKIP LOCKED would try
                                                     SELECT x::xid FROM pg_snapshot_xip(pg_current_snapshot()) x)))
                                               ORDER BY j.pos LIMIT wanted / size FOR UPDATE SKIP LOCKED) j
@@ -245,14 +251,14 @@ BEGIN
                 wanted := wanted - got * size;
                 EXIT WHEN wanted = 0 OR alone;
                 size := pgwork._cut(its_name, lanes, starts, stops, CASE WHEN apart THEN 1 ELSE wanted END,
-                                    CASE WHEN apart THEN 1 ELSE n END);
+                                    CASE WHEN apart THEN 1 ELSE n END, now_is);
                 EXIT WHEN size IS NULL;
             END LOOP;
             EXIT WHEN wanted = 0 OR alone AND got > 0;
         END LOOP;
         EXIT WHEN wanted = 0 OR alone AND got > 0;
     END LOOP;
-    -- There may be more than we were woken up for.
+    -- There may be more jobs than this session was woken up for.
     IF (wanted = 0 OR alone AND got > 0) AND pgwork._held(pgwork._waiters(its_name, 272)) THEN
         PERFORM pgwork._wake(t.name, 1) FROM pgwork.queue t WHERE t.name = its_name AND t.notify;
     END IF;

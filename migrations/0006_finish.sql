@@ -1,8 +1,8 @@
--- 0006: what a holder does with its jobs. Each call names id and token and is refused, job by job, unless the token is
--- the current one. Time plays no part: a late call is accepted until somebody takes the lease away, and never again.
+-- 0006: functions for holders. Each call passes id and token. Each job is refused unless its token is the
+-- current one. Time does not matter: a late call is accepted until the lease is taken away, and never again.
 
--- The jobs named under each token, and where their row lies. In the order in which everybody locks jobs: so two calls
--- for the same jobs cannot deadlock. (The planner inlines it.)
+-- The jobs named under each token, and their rows. In the common order of locking jobs, so that two
+-- calls for the same jobs cannot deadlock. (The planner inlines it.)
 CREATE FUNCTION pgwork._named(q integer, ids bigint[], tokens uuid[])
 RETURNS TABLE (queue integer, lane smallint, pos bigint, token uuid, named bigint[]) LANGUAGE sql STABLE AS $$
     SELECT q, (t.number & 31)::smallint, t.number >> 5, t.token, t.named
@@ -25,11 +25,11 @@ CREATE TYPE pgwork._taken AS (id bigint, created_at timestamptz, lane smallint, 
     lease_ms integer, kind text, holder text, key text, error text, tags text[], payload jsonb, body bytea, grp text,
     expires_at timestamptz, meta jsonb);
 
--- THE FENCE: takes leased jobs away from where they lie, if the caller holds them. Waits for transactions that are at
--- these rows. Notes which jobs have left a batch row that stays. (Its callers set that no plan begins with all jobs.)
+-- THE FENCE: takes leased jobs from their rows, if the caller holds them. Waits for transactions that have these rows
+-- locked. Records which jobs have left a batch row that stays. (Its callers set that no plan starts with all jobs.)
 CREATE FUNCTION pgwork._take(q integer, ids bigint[], tokens uuid[]) RETURNS SETOF pgwork._taken LANGUAGE plpgsql AS $$
 BEGIN
-    -- First the locks; then, with a snapshot of its own, what these rows are now.
+    -- First the locks; then the rows are read again with a new snapshot.
     PERFORM FROM pgwork._named(q, ids, tokens) t CROSS JOIN LATERAL (SELECT FROM pgwork.live_job j
          WHERE j.queue = ANY (ARRAY[t.queue]) AND (j.lane, j.pos, j.token) = (t.lane, t.pos, t.token) FOR UPDATE) j;
     RETURN QUERY WITH r AS MATERIALIZED (
@@ -46,11 +46,11 @@ BEGIN
         FROM r CROSS JOIN LATERAL pgwork._jobs(r.jobs) k WHERE k.id = ANY (r.mine);
 END $$;
 
--- Which were refused, and why: stale (the job is there under another token) or gone.
+-- Refused jobs and the reason: stale (the job exists under another token) or gone.
 CREATE FUNCTION pgwork._refused(queue integer, ids bigint[], accepted bigint[]) RETURNS TABLE (id bigint, status text)
 LANGUAGE plpgsql SET enable_seqscan = off SET jit = off AS $$
 BEGIN
-    IF cardinality(accepted) = cardinality(ids) THEN RETURN; END IF; -- nearly always
+    IF cardinality(accepted) = cardinality(ids) THEN RETURN; END IF; -- the usual case
     RETURN QUERY SELECT r.id, CASE WHEN pgwork._waits(queue, r.id) OR EXISTS (SELECT FROM pgwork._find(queue, r.id))
                         OR EXISTS (SELECT FROM pgwork.dead_job d WHERE d.queue = _refused.queue AND d.id = r.id)
                       THEN 'stale' ELSE 'gone' END FROM (SELECT unnest(ids) EXCEPT SELECT unnest(accepted)) r (id);
@@ -78,8 +78,8 @@ BEGIN
                                                        AND u.free_after IS NULL FOR UPDATE SKIP LOCKED) u));
 END $$;
 
--- Finishes jobs; the ids of those that were accepted. The only implementation: claims use it, too. (Under the settings
--- of its callers.) Whole rows of a queue that keeps nothing, as nearly always, are deleted unread.
+-- Finishes jobs, and returns the ids of accepted ones. The only implementation; claims use it, too, under the
+-- settings of its callers. In a queue without retention, the usual case, whole rows are deleted unread.
 CREATE FUNCTION pgwork._complete(its_queue text, ids bigint[], tokens uuid[], outputs jsonb[]) RETURNS bigint[]
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -142,9 +142,9 @@ BEGIN
     END IF;
 END $$;
 
--- Never waits: one job in a transaction that stays open would keep the others from being extended, and they would be
--- lost. Its row is safe as long: no reaper can have it either. A batch row has one lease: where only some of its jobs
--- are extended, these move to a row of their own, at the same position and under the same token.
+-- Never waits: a job in an open transaction would keep the others from being extended, and they would be
+-- lost. Its row is safe meanwhile, because no reaper can have it either. A batch row has one lease. If only
+-- some of its jobs are extended, these move to a new row at the same position and under the same token.
 CREATE FUNCTION pgwork.extend(queue text, ids bigint[], tokens uuid[], lease_ms bigint DEFAULT NULL)
 RETURNS TABLE (id bigint, status text, lease_until timestamptz) LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
@@ -188,9 +188,9 @@ BEGIN
     END IF;
 END $$;
 
--- What becomes of jobs that are taken away unfinished (verb: fail, dead, snooze, release, reap). One statement: so a
--- job is always in exactly one place. fate: dead (attempts used up, or failed for good), cancelled (as somebody asked),
--- ready (again, at a new position: behind what waits; quarantined when reaped), or delayed.
+-- What happens to jobs that are taken away unfinished (verb: fail, dead, snooze, release, reap). One
+-- statement, so a job is always in exactly one place. fate: dead (attempts used up, or declared dead),
+-- cancelled (on request), ready (at a new position behind waiting jobs; quarantined when reaped), or delayed.
 CREATE FUNCTION pgwork._requeue(q pgwork.queue, ids bigint[], tokens uuid[], verb text, delay_ms bigint, error text,
     OUT accepted bigint[], OUT died bigint) LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET jit = off
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
@@ -203,14 +203,14 @@ DECLARE
 BEGIN
     PERFORM pg_current_xact_id(); -- before the first position, see 0004_marks.sql
     WITH t AS MATERIALIZED (
-        SELECT j.*, j.lane / 2 AS priority, greatest(0, j.attempt - refund) AS charged, coalesce(why, j.error) AS why,
-               coalesce(delay_ms, -- or an exponential backoff with full jitter
+        SELECT j.*, j.lane / 2 AS priority, least(greatest(0, j.attempt - refund), 2147483646) AS charged,
+               coalesce(why, j.error) AS why, coalesce(delay_ms, -- or an exponential backoff with full jitter
                         random() * least(q.backoff_cap_ms, q.backoff_ms * 2.0 ^ least(j.attempt - 1, 40)))
                    * interval '1 ms' AS delay,
                CASE WHEN verb = 'dead' THEN 'dead'
                     WHEN EXISTS (SELECT FROM pgwork.cancel_request c WHERE c.queue = q.id AND c.id = j.id OFFSET 0)
-                    THEN 'cancelled'
-                    WHEN verb IN ('fail', 'reap') AND j.attempt >= coalesce(j.max_attempts, q.max_attempts) THEN 'dead'
+                    THEN 'cancelled' WHEN verb IN ('fail', 'reap')
+                     AND coalesce(j.max_attempts, q.max_attempts) BETWEEN 1 AND j.attempt THEN 'dead'
                     WHEN verb IN ('release', 'reap') OR delay_ms = 0 THEN 'ready'
                     ELSE 'delayed' END AS fate FROM pgwork._take(q.id, ids, tokens) j
     ), dead AS (
@@ -218,7 +218,7 @@ BEGIN
                                      error, tags, payload, body, grp, expires_at, meta, id)
         SELECT t.created_at, q.id, t.priority, t.attempt, t.max_attempts, t.lease_ms, t.kind, t.holder, t.key, t.why,
                t.tags, t.payload, t.body, t.grp, t.expires_at, t.meta,
-               -- Ids are drawn again after a restore that forgot the sequence: another letter may have this one.
+               -- Ids are drawn again after a restore with an old sequence: another dead letter may have this id.
                coalesce((SELECT nextval('pgwork.position') FROM pgwork.dead_job d
                           WHERE d.queue = q.id AND d.id = t.id), t.id)
           FROM t WHERE t.fate = 'dead' ON CONFLICT DO NOTHING
@@ -248,7 +248,7 @@ BEGIN
     PERFORM pgwork._wake(q.name, returned) WHERE returned > 0 AND q.notify;
 END $$;
 
--- The first so many bytes of a text, or a little fewer.
+-- Cuts a text to this many bytes, or a few less.
 CREATE FUNCTION pgwork._cut_text(value text, bytes integer) RETURNS text LANGUAGE sql IMMUTABLE
 RETURN CASE WHEN octet_length(value) <= bytes THEN value
             ELSE (SELECT max(left(value, n)) FROM generate_series(bytes / 4, bytes) n
@@ -258,8 +258,7 @@ RETURN CASE WHEN octet_length(value) <= bytes THEN value
 CREATE FUNCTION pgwork._give_back(its_queue text, ids bigint[], tokens uuid[], verb text, delay_ms bigint, error text)
 RETURNS TABLE (id bigint, status text) LANGUAGE plpgsql AS $$
 DECLARE
-    q CONSTANT pgwork.queue := pgwork._queue(its_queue);
-    all_tokens CONSTANT uuid[] := pgwork._tokens(ids, tokens);
+    q CONSTANT pgwork.queue := pgwork._queue(its_queue); all_tokens CONSTANT uuid[] := pgwork._tokens(ids, tokens);
     accepted CONSTANT bigint[] := (pgwork._requeue(q, ids, all_tokens, verb, delay_ms, error)).accepted;
 BEGIN
     RETURN QUERY SELECT * FROM pgwork._refused(q.id, ids, accepted); -- with a new snapshot: we may have waited
@@ -287,8 +286,8 @@ BEGIN
     RETURN QUERY SELECT * FROM pgwork._give_back(queue, ids, tokens, 'release', NULL, NULL);
 END $$;
 
-COMMENT ON FUNCTION pgwork.complete IS 'Finishes jobs. Returns the refused: stale or gone. If any, roll back.';
+COMMENT ON FUNCTION pgwork.complete IS 'Completes jobs. Returns refused jobs: stale or gone. If any, roll back.';
 COMMENT ON FUNCTION pgwork.extend IS 'Makes leases end lease_ms from now. status: ok, cancel, locked, stale or gone.';
-COMMENT ON FUNCTION pgwork.fail IS 'Failed: again later, or a dead letter. Returns the refused.';
-COMMENT ON FUNCTION pgwork.snooze IS 'Not now: again after delay_ms, no attempt charged. Returns the refused.';
-COMMENT ON FUNCTION pgwork.release IS 'Not started: ready again, behind what waits, uncharged. Returns the refused.';
+COMMENT ON FUNCTION pgwork.fail IS 'Fails jobs: retried later, or dead letters. Returns refused jobs.';
+COMMENT ON FUNCTION pgwork.snooze IS 'Delays jobs by delay_ms; no attempt is counted. Returns refused jobs.';
+COMMENT ON FUNCTION pgwork.release IS 'Requeues jobs behind waiting ones; no attempt is counted. Returns refused jobs.';

@@ -1,8 +1,8 @@
--- 0007: what a reaper calls in a loop, and what an operator does with dead letters. Everything goes in bounded
--- batches, skips what others hold, and is harmless when several do it at once.
+-- 0007: functions for the reaper's loop, and for operators who manage dead letters. All work in
+-- limited batches, skip locked rows, and are safe to run concurrently.
 
--- A job that cannot be moved (somebody's trigger raises an error, or its row is damaged) must not keep others from it:
--- it is noted, and left alone for longer and longer. The note of such a job, if it rests now. (The planner inlines it.)
+-- A job that cannot be moved (a trigger fails, or its row is damaged) must not block others. It is recorded, and
+-- tried again after growing pauses. Returns the record of such a job, if it rests now. (The planner inlines it.)
 CREATE FUNCTION pgwork._resting(queue integer, id bigint) RETURNS SETOF pgwork.stuck_job LANGUAGE sql STABLE AS $$
     SELECT * FROM pgwork.stuck_job s
      WHERE s.queue = _resting.queue AND s.id = _resting.id AND s.again_at > pgwork._now()
@@ -19,17 +19,16 @@ BEGIN
            again_at = pgwork._now() + least(1 << least(s.tries, 10), 600) * interval '1 s';
 END $$;
 
--- Is an error one of the session, or one that may be over the next time? Then the cause is not a job.
+-- Whether an error belongs to the session, or may not recur. Then the job is not the cause.
 CREATE FUNCTION pgwork._is_passing(state text) RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN state ~ '^(25|40|53|55P03|57|58)';
 
--- Jobs of expired leases of a queue, up to `batch`. Claims take positions in order, so leased rows lie in front of the
--- ready ones: the look at a lane ends when a thousand rows above the mark have no lease, unless `whole`.
+-- Jobs of expired leases of a queue, up to `batch`. Claims take positions in order, so leased rows lie before
+-- ready rows: reading a lane ends when a thousand rows above the mark have no lease, unless `whole`.
 CREATE FUNCTION pgwork._expired(queue integer, batch integer, whole boolean, OUT ids bigint[], OUT tokens uuid[])
 LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
 DECLARE
-    now_is CONSTANT timestamptz := pgwork._now();
-    m CONSTANT pgwork.mark := pgwork._mark(queue);
+    now_is CONSTANT timestamptz := pgwork._now(); m CONSTANT pgwork.mark := pgwork._mark(queue);
     its_lane integer; after bigint; chunk record;
 BEGIN
     ids := '{}'; tokens := '{}';
@@ -43,9 +42,9 @@ BEGIN
                       FROM pgwork.live_job j
                      WHERE j.queue = _expired.queue AND j.lane = its_lane::smallint AND j.pos > after
                      ORDER BY j.pos LIMIT 1000) s;
-            -- Looked at again under the row's lock: a holder may have extended or completed meanwhile.
+            -- Checked again under the row's lock: a holder may have extended or completed meanwhile.
             WITH r AS (SELECT k.id, j.token FROM unnest(chunk.expired) p (pos)
-                 -- No values are read, which may be damaged: only _move() finds out which job that is.
+                 -- Reads no values, which may be damaged: only _move() finds out which job that is.
                  CROSS JOIN LATERAL (SELECT j.token, coalesce(j.ids, ARRAY[coalesce(j.id, j.pos)]) AS own,
                                             coalesce(j.gone_ids, '{}') AS gone FROM pgwork.live_job j
                                       WHERE j.queue = _expired.queue AND j.lane = its_lane::smallint
@@ -62,8 +61,8 @@ BEGIN
     END LOOP;
 END $$;
 
--- Delayed jobs, or dead letters, become ready: at new positions, in the order of their times. A letter's attempts start
--- afresh, and its unique key stays behind: that may belong to another job by now.
+-- Makes delayed jobs or dead letters ready, at new positions, in the order of their times. A dead
+-- letter's attempts start again, without its unique key, which may belong to another job.
 CREATE FUNCTION pgwork._promote(q pgwork.queue, ids bigint[], dead boolean) RETURNS bigint LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 DECLARE now_is CONSTANT timestamptz := pgwork._now(); moved bigint;
@@ -75,7 +74,8 @@ BEGIN
     ), l AS (DELETE FROM pgwork.dead_job d USING (SELECT q.id AS queue, u.id FROM unnest(ids) u (id) OFFSET 0) u
          WHERE dead AND d.queue = ANY (ARRAY[u.queue]) AND d.id = u.id
         RETURNING now_is, d.id, d.created_at, d.queue, d.priority, 0, d.max_attempts, d.lease_ms, d.kind, NULL,
-                  d.error, d.tags, d.payload, d.body, d.grp, d.expires_at, d.meta, NULL::text, NULL::bigint
+                  d.error, d.tags, d.payload, d.body, d.grp, CASE WHEN d.expires_at > now_is THEN d.expires_at END,
+                  d.meta, NULL::text, NULL::bigint
     )
     INSERT INTO pgwork.live_job (ready_at, created_at, queue, lane, attempt, max_attempts, lease_ms, id, last_id, kind,
                                  key, error, tags, payload, body, grp, expires_at, meta)
@@ -87,10 +87,10 @@ BEGIN
     RETURN moved;
 END $$;
 
--- Requeues jobs of expired leases; without tokens, makes delayed ones ready. Lots that fail get smaller until the job
--- that cannot be moved stands alone.
-CREATE FUNCTION pgwork._move(q pgwork.queue, ids bigint[], tokens uuid[], OUT moved bigint, OUT died bigint)
-LANGUAGE plpgsql AS $$
+-- Requeues jobs of expired leases; without tokens, makes delayed jobs ready, or removes expired jobs. A batch
+-- that fails is made smaller until the job that cannot be moved is alone.
+CREATE FUNCTION pgwork._move(q pgwork.queue, ids bigint[], tokens uuid[], expired boolean, OUT moved bigint,
+    OUT died bigint) LANGUAGE plpgsql AS $$
 DECLARE first integer := 1; size integer := cardinality(ids); lot bigint[]; n bigint; n_died bigint;
 BEGIN
     moved := 0; died := 0;
@@ -98,7 +98,8 @@ BEGIN
         lot := ids[first : first + size - 1];
         BEGIN
             IF tokens IS NULL THEN
-                SELECT pgwork._promote(q, lot, false), 0 INTO n, n_died;
+                n_died := 0;
+                n := CASE WHEN expired THEN pgwork._expire(q, lot) ELSE pgwork._promote(q, lot, false) END;
             ELSE
                 SELECT coalesce(cardinality(m.accepted), 0), m.died INTO n, n_died
                   FROM pgwork._requeue(q, lot, tokens[first : first + size - 1], 'reap', NULL, NULL) m;
@@ -119,9 +120,9 @@ BEGIN
     END LOOP;
 END $$;
 
--- Of the first thousand ready rows those that no claim can lease or return: they would make each claim of their queues
--- fail. They move to lane 31, which nobody looks at; the reaper brings them back at again_at. Does nothing where all
--- rows fail: then the cause is not a job.
+-- Of the first thousand ready rows, those that no claim can lease or return: each claim of their
+-- queues would fail. They move to lane 31, which no claim reads; the reaper returns them at
+-- again_at. Does nothing if all rows fail: then the cause is not a job.
 CREATE FUNCTION pgwork.set_aside(queues text[]) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 DECLARE one record; put bigint := 0; sound boolean := false;
@@ -155,7 +156,7 @@ EXCEPTION WHEN SQLSTATE 'PW000' THEN
     RETURN 0;
 END $$;
 
--- Brings back what was put aside, at a new position.
+-- Returns a job that was set aside, at a new position.
 CREATE FUNCTION pgwork._bring_back(queue integer) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE s pgwork.stuck_job;
 BEGIN
@@ -172,8 +173,8 @@ BEGIN
     END LOOP;
 END $$;
 
--- A queue, or all. Of thousands, those that have jobs: found by one probe instead of one for each lane. That reads past
--- all dead index entries of a queue, so it is not for the others.
+-- One queue, or all. With thousands of queues, those that have jobs: found by one probe instead of one
+-- per lane. The probe reads past all dead index entries of a queue, so it is used for that only.
 CREATE FUNCTION pgwork._used_queues(its_name text) RETURNS SETOF pgwork.queue LANGUAGE plpgsql STABLE
 SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
 BEGIN
@@ -203,11 +204,12 @@ BEGIN
             CONTINUE;
         END;
         IF lot.ids <> '{}' THEN
-            SELECT * INTO taken FROM pgwork._move(q, lot.ids, lot.tokens);
+            SELECT * INTO taken FROM pgwork._move(q, lot.ids, lot.tokens, false);
             returned := returned + taken.moved - taken.died; died := died + taken.died;
         END IF;
         EXIT WHEN returned + died >= batch;
     END LOOP;
+    died := died + pgwork._sweep_expired(queue, batch);
 END $$;
 
 CREATE FUNCTION pgwork.reap(queue text DEFAULT NULL, batch integer DEFAULT 1000, OUT returned bigint, OUT died bigint)
@@ -229,12 +231,12 @@ BEGIN
     promoted := 0;
     FOR q IN SELECT * FROM pgwork.queue t WHERE EXISTS (
                  SELECT FROM pgwork.delayed_job d WHERE d.queue = t.id AND d.run_at <= now_is OFFSET 0) ORDER BY 1 LOOP
-        LOOP -- again where stuck jobs have left room in the batch
+        LOOP -- again if stuck jobs left room in the batch
             ids := ARRAY(SELECT d.id FROM pgwork.delayed_job d WHERE d.queue = q.id AND d.run_at <= now_is
                             AND NOT EXISTS (SELECT FROM pgwork._resting(d.queue, d.id))
                           ORDER BY d.run_at, d.id LIMIT batch - promoted FOR UPDATE OF d SKIP LOCKED);
             EXIT WHEN ids = '{}';
-            moved := (pgwork._move(q, ids, NULL)).moved; promoted := promoted + moved;
+            moved := (pgwork._move(q, ids, NULL, false)).moved; promoted := promoted + moved;
             EXIT WHEN moved IN (0, cardinality(ids));
         END LOOP;
         EXIT WHEN promoted >= batch;
@@ -264,8 +266,8 @@ BEGIN
     END LOOP;
 END $$;
 
--- First what is too old; then what producers that committed after the drop of a queue have left, which lies between the
--- ids of the queues that are there. (One statement sees both: a queue may commit together with its first jobs.)
+-- First old entries; then jobs of producers that committed after their queue was dropped, which lie between
+-- the ids of existing queues. (One statement sees both: a queue may commit together with its first jobs.)
 CREATE FUNCTION pgwork.prune(batch integer DEFAULT 1000) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
 DECLARE
@@ -273,7 +275,7 @@ DECLARE
     pruned bigint := 0; n bigint; part record; gaps record; -- between the ids of queues
 BEGIN
     PERFORM pgwork._check_range('batch', batch, 1, 100000), pgwork._settle_cancels(batch);
-    DELETE FROM pgwork.stuck_job s -- nobody has come across it since
+    DELETE FROM pgwork.stuck_job s -- no reaper has met it since
      WHERE s.ctid = ANY (ARRAY(SELECT d.ctid FROM pgwork.stuck_job d
                                 WHERE d.again_at < now_is - interval '1 hour' FOR UPDATE SKIP LOCKED));
     SELECT array_agg(t.id) AS lows, array_agg(t.next) AS highs INTO gaps
@@ -281,7 +283,8 @@ BEGIN
               FROM (SELECT 0 AS id UNION ALL SELECT q.id FROM pgwork.queue q) t) t WHERE t.next > t.id + 1;
     FOR part IN SELECT * FROM (VALUES
            ('done_job', 'pgwork.queue g', 'd.queue = g.id AND d.finished_at < $1 - g.retention_ms * interval ''1 ms'''),
-           ('unique_key', '(SELECT) g', 'd.free_after < $1'),
+           ('unique_key', '(SELECT) g', 'd.free_after < $1'), ('dead_job', 'pgwork.queue g',
+            'd.queue = g.id AND d.died_at < $1 - nullif(g.dead_retention_ms, -1) * interval ''1 ms'''),
            ('operation', '(SELECT value::bigint AS kept FROM pgwork.setting WHERE name = ''op_retention_ms'') g',
             'd.at < $1 - g.kept * interval ''1 ms''')) v (place, ranges, what)
         UNION ALL SELECT p, 'unnest($3, $4) g (low, high)', 'd.queue > g.low AND d.queue < g.high AND NOT EXISTS'
@@ -313,9 +316,9 @@ END $$;
 CREATE FUNCTION pgwork._ms(since timestamptz) RETURNS integer LANGUAGE sql
 RETURN least((extract(epoch FROM clock_timestamp() - since) * 1000)::bigint, 1000000)::integer;
 
--- What maintain() (0013_schedules.sql) does for jobs. Low-water marks and delayed jobs while something moves, expired
--- leases four times a second, the rest once; each less often where it takes long. The newest tick shows all reapers
--- when each was done. One of them ticks; the others only make delayed jobs ready, unless that one is late.
+-- The part of maintain() (0013_schedules.sql) for jobs: low-water marks and delayed jobs while something moves, expired
+-- leases four times a second, the rest once a second; less often if it takes long. The newest tick row shows all
+-- reapers when each was done. One of them ticks; the others only make delayed jobs ready, unless that one is late.
 CREATE FUNCTION pgwork._maintain_jobs(batch integer, OUT reaped bigint, OUT died bigint, OUT promoted bigint,
     OUT pruned bigint, OUT next_ms bigint, OUT stuck text) LANGUAGE plpgsql AS $$
 DECLARE
@@ -323,7 +326,7 @@ DECLARE
     mine CONSTANT boolean := current_setting('transaction_isolation') = 'read committed'
                              AND pg_try_advisory_xact_lock(pgwork._lock('tick', 0));
     prev pgwork.reaper_tick; t pgwork.reaper_tick;
-    tick_ms integer; at timestamptz; -- when what is just done began
+    tick_ms integer; at timestamptz; -- when the part that was just done began
 BEGIN
     reaped := 0; died := 0; promoted := 0; pruned := 0;
     SELECT * INTO prev FROM pgwork.reaper_tick p ORDER BY p.version DESC LIMIT 1;
@@ -349,7 +352,7 @@ BEGIN
         END IF;
         at := clock_timestamp();
         IF began NOT BETWEEN t.pruned_at AND t.pruned_at + greatest(1000, 19 * t.prune_ms) * interval '1 ms' THEN
-            BEGIN -- somebody's trigger or a damaged row may make it fail: jobs must not wait for that
+            BEGIN -- a trigger or a damaged row may make it fail: jobs must not wait for that
                 pruned := CASE WHEN EXISTS (SELECT FROM pgwork._resting(0, 1)) THEN 0 ELSE pgwork.prune(batch) END;
             EXCEPTION WHEN assert_failure OR OTHERS THEN
                 IF pgwork._is_passing(SQLSTATE) THEN RAISE; END IF;
@@ -369,8 +372,8 @@ BEGIN
                                   least(4 * tick_ms, 1000)) END;
 END $$;
 
--- Everybody else waits meanwhile. CLUSTER keeps what an older snapshot can still see, and then frees nothing: so it
--- refuses while there is one. (Sessions that wait for its lock have looked at nothing yet.)
+-- All other sessions wait meanwhile. CLUSTER keeps what an older snapshot can see, and would free
+-- nothing, so this refuses while there is one. (Sessions that wait for its lock have read nothing yet.)
 CREATE FUNCTION pgwork.compact() RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '5s' AS $$
 DECLARE before CONSTANT bigint := pg_total_relation_size('pgwork.live_job'); older text;
@@ -426,8 +429,8 @@ BEGIN
     RETURN cardinality(chosen);
 END $$;
 
--- In the order of the ids, from after_id on to last_id: so a caller that goes piece by piece meets no job twice,
--- however soon it fails again.
+-- In the order of the ids, from after_id to last_id, so that a caller that works in batches meets
+-- no job twice, even if it fails again at once.
 CREATE FUNCTION pgwork.reschedule(queue text, ids bigint[] DEFAULT NULL, kind text DEFAULT NULL,
     run_at timestamptz DEFAULT NULL, delay_ms bigint DEFAULT NULL, batch bigint DEFAULT NULL,
     after_id bigint DEFAULT NULL, OUT moved bigint, OUT last_id bigint) LANGUAGE plpgsql SECURITY DEFINER
@@ -441,7 +444,7 @@ DECLARE
 BEGIN
     PERFORM pgwork._refuse_unless(coalesce(batch, 1) > 0, 'batch', batch::text, '1 and up, or NULL for all'),
             pgwork._refuse_unless(low >= 0, 'after_id', after_id::text, '0 and up, or NULL');
-    -- A job that somebody has locked is just becoming ready, or is cancelled.
+    -- A locked job is becoming ready, or is being cancelled.
     chosen := ARRAY(SELECT d.id FROM pgwork.delayed_job d
                      WHERE d.queue = q.id AND d.id > low AND d.gate IS NULL
                        AND (reschedule.ids IS NULL OR d.id = ANY (reschedule.ids))
@@ -458,11 +461,11 @@ BEGIN
     END IF;
 END $$;
 
-COMMENT ON FUNCTION pgwork.set_aside IS 'Puts aside ready jobs that no claim can return. How many rows.';
-COMMENT ON FUNCTION pgwork.reap IS 'Requeues jobs of expired leases (returned), or makes them dead letters (died).';
-COMMENT ON FUNCTION pgwork.promote IS 'Makes delayed jobs ready whose time has come; next_ms: until the next one.';
-COMMENT ON FUNCTION pgwork.prune IS 'Deletes what is no longer kept: finished jobs, operation ids, unique keys.';
+COMMENT ON FUNCTION pgwork.set_aside IS 'Sets ready jobs aside that no claim can return. Returns the number of rows.';
+COMMENT ON FUNCTION pgwork.reap IS 'Requeues jobs of expired leases; dead letters (died) of these and of expired jobs.';
+COMMENT ON FUNCTION pgwork.promote IS 'Makes due delayed jobs ready; next_ms: time until the next one.';
+COMMENT ON FUNCTION pgwork.prune IS 'Deletes finished jobs, operation ids and unique keys after their retention.';
 COMMENT ON FUNCTION pgwork.compact IS 'Gives live_job a new file without its dead rows; not under an older snapshot.';
-COMMENT ON FUNCTION pgwork.redrive IS 'Dead letters back to ready, with a fresh count of attempts.';
-COMMENT ON FUNCTION pgwork.reschedule IS 'Gives delayed jobs another time: run_at, or delay_ms from now, or at once.';
+COMMENT ON FUNCTION pgwork.redrive IS 'Makes dead letters ready again, with a fresh count of attempts.';
+COMMENT ON FUNCTION pgwork.reschedule IS 'Moves delayed jobs to run_at, or delay_ms from now, or makes them ready.';
 COMMENT ON FUNCTION pgwork.dead_purge IS 'Deletes dead letters: by id, by kind, or all.';

@@ -1,4 +1,4 @@
--- 0008: what humans look at. Views call no private functions: a role that reads one needs the right to call them.
+-- 0008: views and lists for people. Views call no private functions: a role that reads one would need the right to.
 
 -- The jobs of live rows, by their queue's number and their row's place.
 CREATE VIEW pgwork._live_job AS
@@ -38,9 +38,9 @@ CREATE VIEW pgwork.job AS SELECT q.name AS queue, j.id, j.state, j.kind, j.prior
   FROM pgwork.queue q
   JOIN (SELECT * FROM pgwork._live_job UNION ALL SELECT * FROM pgwork._other_job) j ON j.queue = q.id;
 
--- A page of the view, in the order of the ids; or one job by its id. Each place where jobs lie gives at_most of them,
--- in the order of an index; in one statement, since a job that just moves could be missed otherwise. Rows that have ids
--- overlap: so first `last`, at_most of their ids are not above it; then all rows and single jobs that begin before.
+-- A page of the view in the order of the ids, or one job by its id. Each table returns at_most jobs in the order
+-- of an index; in one statement, because a job that moves could be missed otherwise. Rows with ids overlap. So
+-- first `last`: at most at_most of their ids are not above it. Then all rows and single jobs that begin before.
 CREATE FUNCTION pgwork._live_page(q pgwork.queue, state text, kind text, low bigint, high bigint, at_most bigint)
 RETURNS SETOF tid LANGUAGE plpgsql STABLE AS $$
 DECLARE block CONSTANT bigint := (low + 1) & ~524287::bigint; -- ids of a row agree except for their last 19 bits
@@ -71,8 +71,7 @@ RETURNS SETOF pgwork.job LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 DECLARE
-    any_state CONSTANT boolean := state IS NULL;
-    low CONSTANT bigint := greatest(after_id, job_list.id - 1, 0);
+    any_state CONSTANT boolean := state IS NULL; low CONSTANT bigint := greatest(after_id, job_list.id - 1, 0);
     high CONSTANT bigint := coalesce(job_list.id, 9223372036854775807);
 BEGIN
     PERFORM pgwork._refuse_unless(any_state OR state = ANY ('{ready,gated,delayed,leased,done,dead,cancelled}'),
@@ -96,7 +95,7 @@ BEGIN
      ORDER BY j.id LIMIT at_most;
 END $$;
 
--- missing_ok: a caller that goes through all queues may come to one that was dropped since it began.
+-- missing_ok: a caller that lists all queues may meet one that was dropped meanwhile.
 CREATE FUNCTION pgwork.depth(queue text, at_most bigint DEFAULT NULL, missing_ok boolean DEFAULT false,
     OUT ready bigint, OUT leased bigint, OUT delayed bigint, OUT gated bigint, OUT dead bigint, OUT done bigint,
     OUT oldest_ms bigint)
@@ -124,7 +123,7 @@ BEGIN
       WHERE j.queue = q.id AND j.run_at = 'infinity' LIMIT at_most) s;
     SELECT count(*) INTO dead FROM (SELECT FROM pgwork.dead_job j WHERE j.queue = q.id LIMIT at_most) s;
     SELECT count(*) INTO done FROM (SELECT FROM pgwork.done_job j WHERE j.queue = q.id LIMIT at_most) s;
-    -- The head of each range is its oldest.
+    -- The first row of each range is its oldest.
     SELECT greatest(0, (extract(epoch FROM pgwork._now() - min(h.since)) * 1000)::bigint) INTO oldest_ms
       FROM unnest(m.lanes, m.starts, m.stops) r (lane, start, stop)
      CROSS JOIN LATERAL (SELECT coalesce(j.ready_at, j.created_at) AS since FROM pgwork.live_job j
@@ -135,12 +134,13 @@ END $$;
 CREATE FUNCTION pgwork.queue_list(queue text DEFAULT NULL, at_most bigint DEFAULT NULL)
 RETURNS TABLE (queue text, ready bigint, leased bigint, delayed bigint, gated bigint, dead bigint, done bigint,
     oldest_ms bigint, paused boolean, draining boolean, lease_ms integer, max_attempts integer, backoff_ms bigint,
-    backoff_cap_ms bigint, retention_ms bigint, max_bytes integer, notify boolean)
+    backoff_cap_ms bigint, retention_ms bigint, max_bytes integer, notify boolean, expired text,
+    dead_retention_ms bigint)
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT q.name, d.*, q.paused, q.draining, q.lease_ms, q.max_attempts, q.backoff_ms, q.backoff_cap_ms,
-           q.retention_ms, q.max_bytes, q.notify
+           q.retention_ms, q.max_bytes, q.notify, q.expired, q.dead_retention_ms
       FROM pgwork.queue q LEFT JOIN pgwork._used_queues($1) u USING (id) CROSS JOIN LATERAL (
-           SELECT 0, 0, 0, 0, 0, 0, 0 WHERE u.name IS NULL UNION ALL -- ready is NULL: it was dropped meanwhile
+           SELECT 0, 0, 0, 0, 0, 0, 0 WHERE u.name IS NULL UNION ALL -- ready is NULL: the queue was dropped meanwhile
            SELECT d.* FROM pgwork.depth(u.name, $2, true) d WHERE u.name IS NOT NULL AND d.ready IS NOT NULL OFFSET 0) d
      WHERE $1 IS NULL OR q.name = $1 ORDER BY 1
 $$;

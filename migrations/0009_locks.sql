@@ -1,17 +1,17 @@
 -- 0009: named locks, each acquisition with a fencing number.
 --
 -- The lock itself is an advisory lock of the server, so it ends with its session (or transaction),
--- whatever becomes of the process that took it. Its 64-bit key is made of the name by a rule that any
+-- even if the process that took it is killed. Its 64-bit key is made of the name by a rule that any
 -- language can follow:
 --
 --   key = the first 8 bytes, big-endian and signed, of
 --         sha256( 'pgwork-lock' || byte 0 || name of the schema || byte 0 || name of the lock )      all in UTF-8
 --
--- A row of named_lock says which name owns a key, and the number of its last acquisition. The number is
--- drawn while the lock is held. Exclusive: a fresh one each time, but one for all acquisitions of a transaction. Shared: holders side by side have one
--- number in common, a fresh one if the holder before was exclusive. So a number is the current one exactly
--- as long as nobody came who could have changed what it protects. One that was drawn for a transaction counts once that
--- has committed: a ROLLBACK undoes it, and the shared number before it is current again.
+-- A row of named_lock says which name owns a key, and the number of its last acquisition. The number is drawn
+-- while the lock is held. Each exclusive acquisition draws a new one, except that one transaction uses one number.
+-- Shared holders at the same time have the same number, which is new if the last holder was exclusive. A number is
+-- therefore current until another session could change what the lock protects. A number drawn in a transaction
+-- counts after its commit. After a ROLLBACK the previous shared number is current.
 
 CREATE SEQUENCE pgwork.lock_fence AS bigint;
 
@@ -19,7 +19,7 @@ CREATE TABLE pgwork.named_lock (
     key         bigint PRIMARY KEY,
     fence       bigint NOT NULL,
     taken_at    timestamptz NOT NULL,
-    pid         integer NOT NULL, -- of the last who drew a number
+    pid         integer NOT NULL, -- of the last session that drew a number
     shared      boolean NOT NULL,
     txn         xid8 NOT NULL DEFAULT pg_current_xact_id(), -- that drew it
     name        text COLLATE "C" NOT NULL
@@ -30,8 +30,8 @@ LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
 RETURN ('x' || encode(substr(sha256('pgwork-lock'::bytea || '\x00'::bytea || convert_to(split_part('pgwork.', '.', 1), 'UTF8')
                                     || '\x00'::bytea || convert_to(name, 'UTF8')), 1, 8), 'hex'))::bit(64)::bigint;
 
--- True, or an error: a standby must not report as free what somebody holds on the primary. STABLE, so that a
--- WHERE asks it once, also where no row is found.
+-- True, or an error on a standby, which cannot see locks of the primary. STABLE, so that a WHERE
+-- evaluates it once, even if no row is found.
 CREATE FUNCTION pgwork._knows_holders() RETURNS boolean
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -41,7 +41,7 @@ BEGIN
     RETURN true;
 END $$;
 
--- Holders of advisory locks and those who wait, for all keys or one.
+-- Holders and waiters of advisory locks, for all keys or one.
 CREATE FUNCTION pgwork._advisory(key bigint DEFAULT NULL, OUT key bigint, OUT pid integer, OUT shared boolean, OUT granted boolean,
     OUT waits_since timestamptz) RETURNS SETOF record
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -52,8 +52,8 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
        AND ($1 IS NULL OR l.classid::bigint = ($1 >> 32 & 4294967295) AND l.objid::bigint = ($1 & 4294967295))
 $$;
 
--- Releases a session's lock that it may hold or not. A grant that meets a timeout or a cancel can leave the
--- lock behind although the statement failed: session locks do not end with their transaction.
+-- Releases a session lock if the session holds it. A grant that coincides with a timeout or a cancel can
+-- leave the lock behind although the statement failed, because session locks survive their transaction.
 CREATE FUNCTION pgwork._unlock_if_held(key bigint) RETURNS boolean
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -61,13 +61,13 @@ DECLARE
     was_held boolean := false;
 BEGIN
     IF key IS NULL THEN
-        RETURN false; -- to _advisory() that is every key, and none of them would be released by it
+        RETURN false; -- for _advisory() NULL means every key, and none of them would be released
     END IF;
     PERFORM pg_advisory_unlock((key >> 32)::integer, pgwork._gate_low(key, g.place))
        FROM pgwork._gates(_unlock_if_held.key) g WHERE g.granted AND g.pid = pg_backend_pid();
-    FOREACH mode IN ARRAY ARRAY[true, false] LOOP -- shared, and not
+    FOREACH mode IN ARRAY ARRAY[true, false] LOOP -- shared and exclusive
         WHILE EXISTS (SELECT FROM pgwork._advisory(_unlock_if_held.key) a WHERE a.granted AND a.pid = pg_backend_pid() AND a.shared = mode) LOOP
-            -- a lock of the running transaction is not ours to release
+            -- a lock of the running transaction must stay
             EXIT WHEN NOT CASE WHEN mode THEN pg_advisory_unlock_shared(key) ELSE pg_advisory_unlock(key) END;
             was_held := true;
         END LOOP;
@@ -75,9 +75,9 @@ BEGIN
     RETURN was_held;
 END $$;
 
--- Sessions that wait for an exclusive lock in lock_queue() form a line by gates, which are advisory locks of two integers: the key's halves, with
--- the place (1: the front) in the last three bits. A session holds one gate, and waits for the one before it; so the first eight keep their
--- places between statements, and hold no snapshot meanwhile. Gates end with their session.
+-- Sessions that wait for an exclusive lock in lock_queue() form a line of gates. A gate is an advisory lock of two integers: the
+-- halves of the key, with the place (1 is the front) in the last three bits. A session holds one gate and waits for the next. So
+-- the first eight waiters keep their places between statements without holding a snapshot. Gates are released with their session.
 CREATE FUNCTION pgwork._gate_low(key bigint, place integer) RETURNS integer
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN ((key & 4294967288) | (place - 1))::bit(32)::integer;
@@ -92,7 +92,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
        AND ($1 IS NULL OR l.classid::bigint = ($1 >> 32 & 4294967295) AND l.objid::bigint & 4294967288 = $1 & 4294967288)
 $$;
 
--- From a place (0: none) as far to the front as there is time. Returns the place.
+-- Moves from a place (0: none) to the front, as far as time permits. Returns the place.
 CREATE FUNCTION pgwork._gates_pass(key bigint, place integer, wait_ms bigint) RETURNS integer
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -110,7 +110,7 @@ BEGIN
             BEGIN
                 PERFORM pg_advisory_lock(high, pgwork._gate_low(key, ahead));
             EXCEPTION WHEN lock_not_available THEN
-                -- it may have been granted at that very moment
+                -- it may have been granted at this moment
                 EXIT WHEN NOT EXISTS (SELECT FROM pgwork._gates(_gates_pass.key) g
                                        WHERE g.pid = pg_backend_pid() AND g.place = ahead AND g.granted);
             END;
@@ -127,7 +127,7 @@ CREATE FUNCTION pgwork._ms_until(until timestamptz) RETURNS bigint
 LANGUAGE sql VOLATILE
 RETURN greatest(floor(extract(epoch FROM until - clock_timestamp()) * 1000), 0)::bigint;
 
--- Does whoever holds the lock wait for us, through whatever others? The server does not see it: our waits are shorter than its deadlock_timeout.
+-- Whether the lock's holder waits for this session, directly or not. The server cannot tell: waits here are shorter than deadlock_timeout.
 CREATE FUNCTION pgwork._lock_circle(key bigint) RETURNS boolean
 LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
     WITH RECURSIVE behind (pid) AS (
@@ -138,8 +138,8 @@ LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
     SELECT EXISTS (SELECT FROM behind WHERE behind.pid = pg_backend_pid())
 $$;
 
--- The same for one acquisition that failed: what the session held before is not to go with it. While its mode was held
--- before, an acquisition is granted without a wait; so whatever of this mode a failed wait has left behind is its own.
+-- Releases what a failed acquisition left behind, but not what the session held before. If the session already
+-- held the mode, an acquisition is granted without a wait, so a lock left by a failed wait is its own.
 CREATE FUNCTION pgwork._unlock_once(key bigint, shared boolean) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -149,7 +149,7 @@ BEGIN
     END IF;
 END $$;
 
--- One of the four kinds of advisory locks, if it is to be had at once.
+-- Tries one of the four kinds of advisory locks without waiting.
 CREATE FUNCTION pgwork._advisory_try(key bigint, shared boolean, xact boolean) RETURNS boolean
 LANGUAGE sql
 RETURN CASE WHEN xact AND shared THEN pg_try_advisory_xact_lock_shared(key)
@@ -157,7 +157,7 @@ RETURN CASE WHEN xact AND shared THEN pg_try_advisory_xact_lock_shared(key)
             WHEN shared THEN pg_try_advisory_lock_shared(key)
             ELSE pg_try_advisory_lock(key) END;
 
--- Waits at most so many ms (-1: without limit) for it.
+-- Waits for it up to so many ms (-1: without limit).
 CREATE FUNCTION pgwork._advisory_wait(key bigint, shared boolean, xact boolean, timeout_ms bigint) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -173,7 +173,7 @@ BEGIN
     END IF;
 END $$;
 
--- Both; 0: no wait.
+-- Tries first, then waits; 0: does not wait.
 CREATE FUNCTION pgwork._advisory_take(key bigint, shared boolean, xact boolean, timeout_ms bigint) RETURNS boolean
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -186,8 +186,8 @@ BEGIN
     RETURN true;
 END $$;
 
--- A number must not be forgotten by a crash of the server, which would give it out again: the transaction waits
--- for the disk, whatever its session has set.
+-- A crash of the server must not forget a number, because it would be given out again. So the
+-- transaction waits for the disk, whatever its session has set.
 CREATE FUNCTION pgwork._wait_for_disk() RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -196,20 +196,20 @@ BEGIN
     END IF;
 END $$;
 
--- The number of an acquisition, by whoever holds the advisory lock. Waits at most so many ms (0: without limit) for
--- those who hold an older number in place by fence_ok(); not limited are the short waits for room in the table. For a
--- name without a row the limit holds on, because somebody may be making its row in a transaction that stays open; but it
--- is a second at least, so that a wait for room is not taken for that.
--- A number that this very transaction drew is good for another acquisition: it holds the row since, so nobody came in
--- between. (A savepoint that is undone takes its number along. That the session holds the lock would not be enough: it may
--- have drawn the number for an acquisition before, and this one's have been undone.)
+-- Draws the number of an acquisition. The caller holds the advisory lock. Waits up to so many ms
+-- (0: without limit) for sessions that hold an older number in place by fence_ok(). Short waits for
+-- the row itself are not limited. For a name without a row the limit applies, because another open
+-- transaction may be inserting it; but it is at least one second, so that a short wait is not taken
+-- for that. A number that this transaction drew can be used again: the transaction has held the row
+-- since, so no other session came between. To hold the lock is not enough. The session may have
+-- drawn the number for an earlier acquisition that a ROLLBACK to a savepoint has undone.
 CREATE FUNCTION pgwork._lock_stamp(name text, key bigint, shared boolean, patience_ms bigint) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
     number bigint;
 BEGIN
-    IF shared AND current_setting('transaction_isolation') = 'read committed' THEN -- else it could be a number from before an exclusive holder
+    IF shared AND current_setting('transaction_isolation') = 'read committed' THEN -- otherwise it could be a number from before an exclusive holder
         SELECT t.fence INTO number FROM pgwork.named_lock t WHERE t.key = _lock_stamp.key AND t.name = _lock_stamp.name AND t.shared;
         IF FOUND THEN
             RETURN number;
@@ -230,7 +230,7 @@ BEGIN
      WHERE t.name = excluded.name AND NOT (t.shared AND excluded.shared)
     RETURNING t.fence INTO number;
     IF NOT FOUND THEN
-        -- another shared holder came first; or the key is another name's
+        -- another shared holder came first, or the key belongs to another name
         SELECT t.fence INTO number FROM pgwork.named_lock t WHERE t.key = _lock_stamp.key AND t.name = _lock_stamp.name;
         IF NOT FOUND THEN
             RAISE EXCEPTION 'lock "%" and another one in use have the same key', left(_lock_stamp.name, 80)
@@ -240,8 +240,8 @@ BEGIN
     RETURN number;
 END $$;
 
--- How long a statement may wait for a lock. A waiter's snapshot is waited for by CREATE INDEX CONCURRENTLY under that lock: the wait is over before
--- the server, after deadlock_timeout, sees a deadlock.
+-- How long a statement may wait for a lock. CREATE INDEX CONCURRENTLY by the holder waits for a
+-- waiter's snapshot. So the wait ends before the server reports a deadlock, after deadlock_timeout.
 CREATE FUNCTION pgwork._lock_turn_ms() RETURNS bigint LANGUAGE sql STABLE
 RETURN least(500, greatest(10, extract(epoch FROM current_setting('deadlock_timeout')::interval) * 500))::bigint;
 
@@ -252,10 +252,10 @@ DECLARE
     k bigint := pgwork.lock_key(name);
     began timestamptz := clock_timestamp();
     got boolean;
-    ours boolean := false; -- from here on a session's lock may be there that a failure has to undo
+    ours boolean := false; -- from here on a failure has to undo a session lock
 BEGIN
     IF octet_length(name) BETWEEN 1 AND 255 AND shared IS NOT NULL AND timeout_ms BETWEEN 0 AND 500 THEN
-        NULL; -- as it should be
+        NULL; -- the normal case
     ELSE
         PERFORM pgwork._refuse_unless(octet_length(name) BETWEEN 1 AND 255, 'name', name, '1 to 255 bytes');
         PERFORM pgwork._refuse_unless(shared IS NOT NULL, 'shared', shared::text, 'true or false');
@@ -263,17 +263,17 @@ BEGIN
             HINT = 'A statement that waits keeps its snapshot. To wait for longer: CALL pgwork.lock_wait(name), or call this again.';
     END IF;
     IF EXISTS (SELECT FROM pgwork.named_lock t WHERE t.key = k AND t.name <> _lock_take.name) THEN
-        PERFORM pgwork._lock_stamp(name, k, shared, 0); -- raises the collision, before any wait
+        PERFORM pgwork._lock_stamp(name, k, shared, 0); -- raises an error for a key of another name, before any wait
     END IF;
-    -- A session that has it already gets it once more at this first try, which no cancel can part from what it sets: a failure before it
-    -- has nothing to undo.
+    -- A session that already holds the lock gets it once more at this first try. No cancel can come
+    -- between the grant and the flag that it sets, so a failure before it has nothing to undo.
     IF xact THEN
         got := pgwork._advisory_try(k, shared, true);
     ELSE
         ours := pgwork._advisory_try(k, shared, false);
         got := ours;
     END IF;
-    -- Nothing is written before the lock is there: a wait holds no row.
+    -- Nothing is written before the lock is held, so a waiter holds no row.
     IF NOT got THEN
         IF timeout_ms = 0 THEN
             RETURN NULL;
@@ -281,7 +281,7 @@ BEGIN
         ours := NOT xact;
         PERFORM pgwork._advisory_wait(k, shared, xact, least(timeout_ms, pgwork._lock_turn_ms()));
     END IF;
-    -- The rest of the time goes to the row. A shared holder gives its peers time to commit.
+    -- The row gets the rest of the time. A shared holder gives its peers time to commit.
     RETURN pgwork._lock_stamp(name, k, shared,
         greatest(CASE WHEN shared THEN 1000 ELSE 1 END, timeout_ms - floor(extract(epoch FROM clock_timestamp() - began) * 1000)::bigint));
 EXCEPTION
@@ -309,9 +309,9 @@ BEGIN
     RETURN pgwork._lock_take(name, shared, timeout_ms, true);
 END $$;
 
--- One turn of a wait that is made of many statements, each of which ends within half a second, and half of the server's deadlock_timeout: then
--- nobody who waits for old snapshots, such as CREATE INDEX CONCURRENTLY by the lock's holder, waits for us for longer. place: what the turn
--- before returned, 0 at first. last: there will be no other one. look: is it a deadlock? fence NULL: not yet.
+-- One step of a wait that consists of many statements. Each ends within half a second and half of deadlock_timeout, so
+-- that CREATE INDEX CONCURRENTLY of the lock's holder does not wait longer for its snapshot. place: what the last step
+-- returned, 0 at first. last: no other step follows. look: check for a deadlock. fence NULL: not yet.
 CREATE FUNCTION pgwork.lock_queue(name text, shared boolean, xact boolean, wait_ms bigint, INOUT place integer, last boolean, look boolean,
     OUT fence bigint)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = 0 AS $$
@@ -341,15 +341,15 @@ BEGIN
     END IF;
 END $$;
 
--- For psql: waits in many transactions, so that no snapshot is held for long. It takes no place in line: a ^C would leave the place behind, and keep
--- others waiting. A procedure that commits runs as its caller, so it calls public functions only.
+-- For psql: waits in many transactions, so that no snapshot is held for long. It takes no place in line, because a ^C would leave
+-- the place behind and block others. A procedure that commits runs as its caller, so it calls public functions only.
 CREATE PROCEDURE pgwork.lock_wait(name text, shared boolean DEFAULT false, timeout_ms bigint DEFAULT -1, INOUT fence bigint DEFAULT NULL)
 LANGUAGE plpgsql AS $$
 DECLARE
     began CONSTANT timestamptz := pg_catalog.clock_timestamp();
     left_ms bigint := timeout_ms;
 BEGIN
-    COMMIT; -- within a transaction block this fails, before anything is taken
+    COMMIT; -- inside a transaction block this fails before anything is locked
     LOOP
         fence := pgwork.lock_acquire(name, shared, CASE timeout_ms WHEN -1 THEN 500 ELSE least(left_ms, 500) END);
         COMMIT;
@@ -370,7 +370,7 @@ BEGIN
     RETURN pgwork._unlock_if_held(pgwork.lock_key(name));
 END $$;
 
--- For an operator: ends the sessions that hold the lock, and makes their number stale. Returns how many were ended.
+-- For operators: ends the sessions that hold the lock, and makes their number stale. Returns the number of sessions.
 CREATE FUNCTION pgwork.lock_break(name text) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -381,7 +381,7 @@ BEGIN
     PERFORM pgwork._refuse_unless(octet_length(name) BETWEEN 1 AND 255, 'name', name, '1 to 255 bytes'), pgwork._knows_holders();
     FOR holder IN SELECT DISTINCT a.pid FROM pgwork._advisory(k) a WHERE a.granted AND a.pid <> pg_backend_pid() LOOP
         RAISE LOG 'pgwork: lock "%": % ends session % that holds it', left(name, 80), session_user, holder;
-        ended := ended + pg_terminate_backend(holder, 5000)::integer; -- and waits for its end
+        ended := ended + pg_terminate_backend(holder, 5000)::integer; -- and waits until it has ended
     END LOOP;
     UPDATE pgwork.named_lock t SET fence = nextval('pgwork.lock_fence'), shared = false WHERE t.key = k AND t.name = lock_break.name AND ended > 0;
     RETURN ended;
@@ -391,7 +391,7 @@ EXCEPTION WHEN insufficient_privilege THEN
                       current_user, left(name, 80));
 END $$;
 
--- FOR SHARE: whoever acquires the lock next has to write this row, and waits for the end of our transaction.
+-- FOR SHARE: the next session that acquires the lock must write this row, and waits for this transaction.
 CREATE FUNCTION pgwork.fence_ok(name text, fence bigint) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
@@ -399,7 +399,7 @@ DECLARE
     current bigint;
 BEGIN
     SELECT t.fence INTO current FROM pgwork.named_lock t WHERE t.key = pgwork.lock_key(fence_ok.name) AND t.name = fence_ok.name FOR SHARE;
-    RETURN FOUND AND current IS NOT DISTINCT FROM fence_ok.fence; -- NULL: that lock was not obtained
+    RETURN FOUND AND current IS NOT DISTINCT FROM fence_ok.fence; -- NULL: the lock was not obtained
 END $$;
 
 CREATE FUNCTION pgwork.lock_is_free(name text) RETURNS boolean
@@ -409,19 +409,19 @@ BEGIN
     RETURN NOT EXISTS (SELECT FROM pgwork._advisory(pgwork.lock_key(name)) a WHERE a.granted);
 END $$;
 
--- A name has no row before the first acquisition is committed, nor when only others than these functions take its lock. Asked for, it is found by its key.
+-- A name has no row before its first acquisition commits, or if only other programs take its lock. lock_list(name) finds it by its key.
 CREATE FUNCTION pgwork.lock_list(name text DEFAULT NULL) RETURNS TABLE (name text, state text, mode text, pid integer, application text,
     username text, client text, since timestamptz, fence bigint)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     WITH asked (key) AS (
         SELECT CASE WHEN $1 IS NOT NULL THEN pgwork.lock_key($1) END
-    ), line AS ( -- 0 holds it, 1 is next, and so on
+    ), line AS ( -- 0 holds it, 1 is next, ...
         SELECT a.key, a.key AS last_key, CASE WHEN a.granted THEN 0 ELSE 1 END AS place, a.pid, a.shared, a.waits_since
           FROM asked, pgwork._advisory(asked.key) a
         UNION ALL
         SELECT g.base, g.base + 7, CASE WHEN g.granted THEN g.place ELSE g.place + 1 END, g.pid, false, g.waits_since
           FROM asked, pgwork._gates(asked.key) g
-    ), placed AS ( -- who holds a gate waits for the one before it
+    ), placed AS ( -- the holder of a gate waits for the one before it
         SELECT DISTINCT ON (t.name, l.pid, l.shared AND l.place = 0) t.name, t.fence, t.taken_at, t.pid AS drawn_by, t.shared AS drawn_shared, l.place, l.pid AS who, l.shared AS mode, l.waits_since
           FROM line l
           LEFT JOIN pgwork.named_lock t ON t.key BETWEEN l.key AND l.last_key AND ($1 IS NULL OR t.name = $1)
@@ -446,15 +446,15 @@ DECLARE
 BEGIN
     PERFORM pgwork._refuse_unless(idle_ms BETWEEN 0 AND 3153600000000, 'idle_ms', idle_ms::text, '0 .. 3153600000000');
     PERFORM pgwork._refuse_unless(batch BETWEEN 1 AND 1000, 'batch', batch::text, '1 .. 1000');
-    -- Held names do not count against the batch: they could come first for ever. Trying for one would not show what
-    -- this session holds. It reads the table, which nobody does often: an index on taken_at would cost every acquisition.
+    -- Held names do not count against the batch, because they could come first in every pass. To try a lock would not show what
+    -- this session holds. It reads the whole table, which is rare; an index on taken_at would cost every acquisition.
     FOR k IN
         SELECT t.key FROM pgwork.named_lock t
          WHERE t.taken_at <= clock_timestamp() - idle_ms * interval '1 ms'
            AND t.key NOT IN (SELECT a.key FROM pgwork._advisory() a WHERE a.granted)
          LIMIT batch FOR UPDATE SKIP LOCKED
     LOOP
-        -- Numbers come from one sequence, so a name that comes back goes on above its old ones.
+        -- Numbers come from one sequence, so a name that is used again continues above its old numbers.
         IF pg_try_advisory_xact_lock(k) THEN
             DELETE FROM pgwork.named_lock t WHERE t.key = k;
             gone := gone + 1;
@@ -465,14 +465,14 @@ END $$;
 
 COMMENT ON TABLE pgwork.named_lock IS 'Which name owns a lock key, and the fencing number of its last acquisition.';
 COMMENT ON FUNCTION pgwork.lock_key(text) IS 'The advisory lock of a name: first 8 bytes of sha256(pgwork-lock, 0, schema, 0, name). pg_advisory_lock(lock_key(...)) excludes the same holders, but draws no fencing number.';
-COMMENT ON FUNCTION pgwork.lock_acquire(text, boolean, bigint) IS 'Takes a lock for this session and returns its fencing number; NULL: held by somebody else for timeout_ms (0: try, up to 500). Not inside BEGIN: a ROLLBACK would undo the number and keep the lock. A session gets its own lock again, as with pg_advisory_lock(), and keeps what it had when that fails; but under a new number, and the one before is stale.';
-COMMENT ON FUNCTION pgwork.lock_acquire_xact(text, boolean, bigint) IS 'As lock_acquire(), for the running transaction: released by COMMIT or ROLLBACK. The one to use behind a pooler in transaction mode. A transaction that takes it again gets the same number. Its number counts once committed: hand it to nothing outside of the database before.';
-COMMENT ON FUNCTION pgwork.lock_queue(text, boolean, boolean, bigint, integer, boolean, boolean) IS 'One turn of a wait for a lock that holds no snapshot for long: call it again with the place that it returns, until fence is not NULL; with last, that turn is the last one. For clients: lock_acquire() waits in one statement, and so for 500 ms at most.';
+COMMENT ON FUNCTION pgwork.lock_acquire(text, boolean, bigint) IS 'Takes a lock for this session and returns its fencing number; NULL: another session held it for timeout_ms (0: try, up to 500). Not inside BEGIN: a ROLLBACK would undo the number and keep the lock. A session may take its own lock again, as with pg_advisory_lock(). It then has a new number, and the old one is stale. If that fails, it keeps its earlier locks.';
+COMMENT ON FUNCTION pgwork.lock_acquire_xact(text, boolean, bigint) IS 'As lock_acquire(), for the running transaction: released by COMMIT or ROLLBACK. Use it behind a pooler in transaction mode. A transaction that takes it again gets the same number. The number counts after the commit: do not pass it to anything outside the database before.';
+COMMENT ON FUNCTION pgwork.lock_queue(text, boolean, boolean, bigint, integer, boolean, boolean) IS 'One step of a wait for a lock that holds no snapshot for long: call it again with the place that it returns, until fence is not NULL. last: no step follows. For clients: lock_acquire() waits in one statement, so for 500 ms at most.';
 COMMENT ON PROCEDURE pgwork.lock_wait(text, boolean, bigint, bigint) IS 'As lock_acquire(), but waits for timeout_ms (-1: without limit) in many short transactions, so that CREATE INDEX CONCURRENTLY under the lock ends. Not inside BEGIN.';
 COMMENT ON FUNCTION pgwork.lock_release(text, boolean) IS 'Releases this session''s lock; false: it was not held.';
-COMMENT ON FUNCTION pgwork.lock_forget(text) IS 'Releases whatever this session holds of the lock; true: something was held. For clients whose lock_acquire() failed halfway.';
-COMMENT ON FUNCTION pgwork.lock_break(text) IS 'Ends the sessions that hold the lock, and makes their fencing number stale. Returns how many sessions were ended. Needs pg_signal_backend for the owner of the schema.';
-COMMENT ON FUNCTION pgwork.fence_ok(text, bigint) IS 'Is this still the number of the lock''s last acquisition? If so, it stays so until the transaction ends: the next acquisition waits. When false, roll back.';
-COMMENT ON FUNCTION pgwork.lock_is_free(text) IS 'Does nobody hold the lock, exclusive or shared? Known for the moment only.';
-COMMENT ON FUNCTION pgwork.lock_list(text) IS 'Who holds and who waits, for one lock, or for all whose first acquisition is committed.';
-COMMENT ON FUNCTION pgwork.lock_prune(bigint, integer) IS 'Forgets names that nobody holds and whose number was drawn so long ago (a week): shared holders that follow each other draw one only. Returns how many. Numbers go on growing when such a name comes back; those of before are stale.';
+COMMENT ON FUNCTION pgwork.lock_forget(text) IS 'Releases all that this session holds of the lock; true: it held something. For clients whose lock_acquire() failed halfway.';
+COMMENT ON FUNCTION pgwork.lock_break(text) IS 'Ends the sessions that hold the lock, and makes their fencing number stale. Returns the number of sessions. Needs pg_signal_backend for the owner of the schema.';
+COMMENT ON FUNCTION pgwork.fence_ok(text, bigint) IS 'Whether this is still the number of the lock''s last acquisition. If true, it stays true until the transaction ends, because the next acquisition waits. If false, roll back.';
+COMMENT ON FUNCTION pgwork.lock_is_free(text) IS 'Whether no session holds the lock, exclusive or shared. The answer may change at once.';
+COMMENT ON FUNCTION pgwork.lock_list(text) IS 'Holders and waiters of one lock, or of all whose first acquisition is committed.';
+COMMENT ON FUNCTION pgwork.lock_prune(bigint, integer) IS 'Deletes names that no session holds and whose number is older than the limit (a week); consecutive shared holders draw one number only. Returns their number. If such a name is used again, its numbers continue above the old ones, which are stale.';

@@ -1,22 +1,22 @@
--- 0010: counting semaphores: at most so many permits are out at any instant, each for a limited time.
+-- 0010: counting semaphores: at any instant at most the given number of permits is held, each under a lease.
 --
--- A permit is a row of its own, so that those who come and go do not queue for a counter. A grant is one or
--- more permits under one token (number, then nonce, as for jobs); the low bits of the number say at which
--- permit to look for it.
+-- A permit is a row, so that sessions do not wait for a common counter. A grant is one or more
+-- permits under one token (number, then nonce, as for jobs). The low bits of the number say at
+-- which permit to look for it.
 --
 -- Four advisory locks per semaphore:
---   gate   shared by everybody while they take, extend or return, until their transaction ends; exclusive for
---          who changes how many permits there are, until his ends. So nobody works with a number that is changing.
---          Either waits for a limited time only.
---   count  exclusive, for grants while more permits are out than there are (after a resize down): only
---          then the permits that are out are counted, by one at a time, who keeps it if he gets some.
---   turn   exclusive, held by the session that waits at the head of the queue; the others wait for it, in the
---          order of the server. A session that does not wait passes only while nobody holds it: so a request for many permits is
---          not starved by those for one, and one session polls, not all. Its key is made of the name, so that it can be
---          given up after the semaphore was dropped. A session that passes only looks at it: an open transaction blocks nobody.
---   past   shared by who took or returned permits while nobody held the turn, until its transaction ends: who comes
---          to the head meanwhile does not see what it did, and gets no notification. Exclusive for an instant, to see
---          whether somebody is there.
+--   gate   shared by sessions that take, extend or release permits, until their transaction ends. Exclusive for a
+--          session that changes the number of permits. So no session works with a number that is changing.
+--          All waits for it are limited.
+--   count  exclusive, for grants while more permits are held than exist (after a resize down). Only then held
+--          permits are counted, by one session at a time, which keeps the lock if it gets permits.
+--   turn   exclusive, held by the waiter at the head of the queue. The others wait for it, in the order of the server.
+--          A session that does not wait passes only while no session holds it. So requests for one permit cannot starve
+--          a request for many, and one session polls, not all. The key is made of the name, so that the turn can be
+--          released after the semaphore was dropped.
+--   past   shared by sessions that took or released permits while no session held the turn, until their transaction ends:
+--          a session that comes to the head meanwhile does not see the change, and is not notified. Taken exclusively for
+--          an instant, to see whether there are such sessions.
 
 CREATE SEQUENCE pgwork.semaphore_grant AS bigint MAXVALUE 562949953421311; -- 2^49: number = grant * 2^14 + slot
 
@@ -27,8 +27,8 @@ CREATE TABLE pgwork.semaphore (
     created_at timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 
--- Free: nonce IS NULL, or its time is over, or it ends with a session that has ended. No column but the key
--- is indexed, so to take and to return are HOT updates.
+-- Free if nonce IS NULL, if the lease has ended, or if the permit belongs to a session that has
+-- ended. Only the key is indexed, so taking and releasing are HOT updates.
 CREATE TABLE pgwork.permit (
     number      bigint,
     nonce       bigint,
@@ -37,7 +37,7 @@ CREATE TABLE pgwork.permit (
     semaphore   integer NOT NULL,
     slot        integer NOT NULL,
     size        integer,            -- permits of the grant
-    session     integer,            -- pid, when the grant ends with the session at the latest
+    session     integer,            -- pid, if the grant ends with the session at the latest
     holder      text,
     PRIMARY KEY (semaphore, slot)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
@@ -59,12 +59,12 @@ END $$;
 CREATE FUNCTION pgwork._turn_key(name text) RETURNS bigint
 LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN hashtextextended('pgwork.sema.turn:' || name, 0);
 
--- Whether another session holds the turn: one expression, so that nothing can come between and leave the lock behind.
+-- Whether another session holds the turn. One expression, so that no interruption can leave the lock behind.
 CREATE FUNCTION pgwork._turn_held(name text) RETURNS boolean
 LANGUAGE sql RETURN CASE WHEN pg_try_advisory_lock_shared(pgwork._turn_key(name)) THEN NOT pg_advisory_unlock_shared(pgwork._turn_key(name)) ELSE true END;
 
--- A grant that ends with its session holds this lock for as long as the session lives: no reuse of process
--- numbers can fake that, and to see it takes no privilege.
+-- A grant that ends with its session holds this lock while the session lives. Reuse of process
+-- numbers cannot fake it, and no privilege is needed to see it.
 CREATE FUNCTION pgwork._grant_key(number bigint) RETURNS bigint
 LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN hashtextextended('pgwork.sema.grant:' || number::text, 0);
 
@@ -73,8 +73,8 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT EXISTS (SELECT FROM pgwork._advisory(pgwork._grant_key(number)) a WHERE a.granted)
 $$;
 
--- The lock of a grant that is lost is of no use any more; a session that lives long would gather them. Not that of a
--- grant that is out: the token may be wrong, or have been shown to another semaphore.
+-- The lock of a lost grant is useless, and a long session would collect many. The lock of a held
+-- grant stays: the token may be wrong, or belong to another semaphore.
 CREATE FUNCTION pgwork._grant_forget(token uuid) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -86,8 +86,8 @@ BEGIN
     END IF;
 END $$;
 
--- The numbers of grants whose sessions have ended. They stay so, and none is used again: a permit that somebody takes
--- meanwhile has another.
+-- The numbers of grants whose sessions have ended. They are final, and numbers are not reused: a
+-- permit that another session takes meanwhile has a new number.
 CREATE FUNCTION pgwork._grants_dead(semaphore integer) RETURNS bigint[]
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -96,7 +96,7 @@ BEGIN
                     AND pgwork._grant_key(p.number) NOT IN (SELECT a.key FROM pgwork._advisory() a WHERE a.granted));
 END $$;
 
--- Permits of sessions that have ended are free at once. By who has shut the gate: nobody takes one meanwhile.
+-- Frees permits of sessions that have ended. The caller has shut the gate, so no session takes one meanwhile.
 CREATE FUNCTION pgwork._permits_of_the_dead(semaphore integer) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
@@ -107,7 +107,7 @@ BEGIN
      WHERE p.semaphore = _permits_of_the_dead.semaphore AND p.number = ANY (dead);
 END $$;
 
--- A lock could not be had: who has it.
+-- A lock was not obtained: reports its holder.
 CREATE FUNCTION pgwork._gate_fault(s pgwork.semaphore, what text, key bigint) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -117,8 +117,8 @@ BEGIN
         USING ERRCODE = 'PW006', HINT = 'repeat it when that is over: pg_stat_activity shows whose it is, pg_prepared_xacts what is prepared';
 END $$;
 
--- Exclusive. An open transaction can hold it for long, and whoever comes while we wait has to wait behind us, so that permits
--- would end which could not be extended: hence short waits, and pauses in which the others pass.
+-- Exclusive. An open transaction can hold it for long, and sessions that come later queue behind this one. Permits
+-- would then end because they cannot be extended. So waits are short, with pauses in which the others pass.
 CREATE FUNCTION pgwork._gate_shut(s pgwork.semaphore) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = 0 AS $$
 BEGIN
@@ -134,9 +134,9 @@ BEGIN
     PERFORM pgwork._gate_fault(s, 'is in use by open transactions', pgwork._lock('sema.gate', s.id));
 END $$;
 
--- Shared, by who takes, extends or returns permits. If it is shut, or somebody waits to shut it, that is mostly for a moment; but
--- who has shut it can stay in his transaction, and permits would end in silence, with those who hold them waiting here.
--- So is the mark of sessions that passed the head of the queue (sema.past), for which the head looks with an exclusive lock.
+-- Shared, for sessions that take, extend or release permits. The gate is usually shut for a moment only. But its holder
+-- may keep a transaction open, and permits would end while their holders wait here. The same applies to sema.past, the
+-- mark of sessions that passed the head of the queue, for which the head looks with an exclusive lock.
 CREATE FUNCTION pgwork._gate_wait(s pgwork.semaphore, gate text, fault text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '1s' AS $$
 BEGIN
@@ -145,12 +145,12 @@ EXCEPTION WHEN lock_not_available THEN
     PERFORM pgwork._gate_fault(s, fault, pgwork._lock(gate, s.id));
 END $$;
 
--- The same, where mostly nobody is in the way.
+-- The same, if usually no session is in the way.
 CREATE FUNCTION pgwork._gate_pass(s pgwork.semaphore) RETURNS void
 LANGUAGE sql RETURN CASE WHEN NOT pg_try_advisory_xact_lock_shared(pgwork._lock('sema.gate', s.id)) THEN
     pgwork._gate_wait(s, 'sema.gate', 'is resized or dropped by a transaction that stays open') END;
 
--- Up to n free permits, those of the dead among them, locked for this transaction; not those that others are just taking.
+-- Locks up to n free permits for this transaction, including those of ended sessions. Skips those that others are taking.
 CREATE FUNCTION pgwork._permits_at_hand(semaphore integer, permits integer, n integer, dead bigint[]) RETURNS integer[]
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 #variable_conflict use_column
@@ -161,8 +161,8 @@ BEGIN
                   ORDER BY p.slot LIMIT n FOR NO KEY UPDATE SKIP LOCKED);
 END $$;
 
--- The same for who wants several: all n or none. It waits for those that others are just taking: a moment, in the order of slots and with
--- nothing locked before, so never in a circle; and passes over those of a transaction that stays open. NULL: without these there are too few.
+-- The same for several permits: all n or none. Waits for a moment for permits that others are taking, in the order of slots and
+-- with nothing locked before, so waits form no circle. Skips those of a transaction that stays open. NULL: too few without these.
 CREATE FUNCTION pgwork._permits_together(semaphore integer, permits integer, n integer, dead bigint[]) RETURNS integer[]
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off SET lock_timeout = '100ms' AS $$
 #variable_conflict use_column
@@ -184,10 +184,10 @@ BEGIN
             END IF;
             RETURN slots;
         EXCEPTION
-            WHEN raise_exception THEN -- nothing is locked any more
+            WHEN raise_exception THEN -- nothing is locked now
                 RETURN CASE wait WHEN 1 THEN '{}'::integer[] END;
             WHEN lock_not_available THEN
-                NULL; -- somebody's transaction stays open
+                NULL; -- another transaction stays open
         END;
     END LOOP;
     RETURN NULL;
@@ -196,8 +196,8 @@ END $$;
 CREATE FUNCTION pgwork._permits_free(semaphore integer, permits integer, n integer, dead bigint[]) RETURNS integer[]
 LANGUAGE sql RETURN CASE n WHEN 1 THEN pgwork._permits_at_hand(semaphore, permits, n, dead) ELSE pgwork._permits_together(semaphore, permits, n, dead) END;
 
--- How many permits there are, by who is under the gate: nobody changes it meanwhile. But a snapshot of before would not know
--- of a resize; locking the row fails then (40001).
+-- The number of permits. The caller holds the gate, so it does not change meanwhile. An older
+-- snapshot may not see a resize: locking the row fails then (40001).
 CREATE FUNCTION pgwork._semaphore_now(semaphore integer) RETURNS pgwork.semaphore
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -211,9 +211,9 @@ BEGIN
     RETURN s;
 END $$;
 
--- The same while more are out than there are (permits in excess): only a count shows what is free, and nobody may take any meanwhile. So
--- one counts at a time, which another waits for a moment, and keeps it to himself until his transaction ends only if he gets some.
--- An extension may be under way: its row is locked, and counts.
+-- The same while more permits are held than exist (permits in excess). Only a count shows what is free, and
+-- no session may take any meanwhile. So one session counts at a time. It keeps this lock until its
+-- transaction ends only if it gets permits. An extension may be in progress: its row is locked, and counts.
 CREATE FUNCTION pgwork._permits_counted(semaphore integer, permits integer, n integer, OUT slots integer[], OUT dead bigint[])
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '100ms' AS $$
 #variable_conflict use_column
@@ -221,12 +221,12 @@ DECLARE
     out_now integer;
 BEGIN
     PERFORM pg_advisory_xact_lock(pgwork._lock('sema.count', semaphore));
-    IF current_setting('transaction_isolation') <> 'read committed' THEN -- nor does a snapshot know of what went out since
+    IF current_setting('transaction_isolation') <> 'read committed' THEN -- nor does a snapshot see what was taken since
         BEGIN
             PERFORM FROM pgwork.permit p WHERE p.semaphore = _permits_counted.semaphore ORDER BY p.slot FOR SHARE;
             RAISE EXCEPTION 'it does';
         EXCEPTION WHEN raise_exception THEN
-            NULL; -- nothing is locked any more: they can be extended
+            NULL; -- nothing is locked now: permits can be extended
         END;
     END IF;
     dead := pgwork._grants_dead(semaphore);
@@ -240,11 +240,11 @@ BEGIN
     IF cardinality(slots) < n OR slots IS NULL THEN
         RAISE EXCEPTION 'too few';
     END IF;
-EXCEPTION WHEN raise_exception OR lock_not_available THEN -- nothing is locked any more
+EXCEPTION WHEN raise_exception OR lock_not_available THEN -- nothing is locked now
     slots := NULL;
 END $$;
 
--- Takes n permits, or none. Under the gate. next_ms: when the first of those that are out will be over.
+-- Takes n permits or none. The caller holds the gate. next_ms: when the first held permit ends.
 CREATE FUNCTION pgwork._permits_take(was pgwork.semaphore, n integer, ttl_ms bigint, holder text, session boolean,
     OUT token uuid, OUT until timestamptz, OUT next_ms bigint)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -285,7 +285,7 @@ BEGIN
            SET number = fresh, nonce = salt, until = ends, taken_at = clock_timestamp(), size = n,
                session = CASE WHEN _permits_take.session THEN pg_backend_pid() END, holder = _permits_take.holder
          WHERE p.semaphore = s.id AND p.slot = ANY (slots);
-        IF excess THEN -- last: who waits for permits holds none of another's
+        IF excess THEN -- last: a waiter for permits must not hold permits of another grant
             DELETE FROM pgwork.permit p
              WHERE p.semaphore = s.id AND p.slot = ANY (ARRAY(
                 SELECT x.slot FROM pgwork.permit x
@@ -293,7 +293,7 @@ BEGIN
                    AND (x.nonce IS NULL OR x.until <= clock_timestamp() OR x.number = ANY (dead))
                    FOR UPDATE SKIP LOCKED));
         END IF;
-        IF session THEN -- last: it stays although the rest fails. Nobody sees the grant before it is committed
+        IF session THEN -- last, because it stays if the rest fails. No session sees the grant before the commit
             PERFORM pgwork._gate_fault(s, 'is locked from outside', pgwork._grant_key(fresh))
               WHERE NOT pg_try_advisory_lock_shared(pgwork._grant_key(fresh));
         END IF;
@@ -303,7 +303,7 @@ BEGIN
         SELECT ceil(extract(epoch FROM min(p.until) - clock_timestamp()) * 1000) INTO next_ms
           FROM pgwork.permit p
          WHERE p.semaphore = s.id AND p.nonce IS NOT NULL AND p.until > clock_timestamp();
-        IF slots IS NULL OR next_ms IS NULL THEN -- a transaction that is open yet has them, and nobody knows when it ends
+        IF slots IS NULL OR next_ms IS NULL THEN -- an open transaction has them, and its end is not known
             next_ms := least(next_ms, 500);
         END IF;
         next_ms := greatest(next_ms, 1);
@@ -329,17 +329,17 @@ DECLARE
 BEGIN
     PERFORM pgwork._sema_check(n, ttl_ms, holder);
     IF pgwork._turn_held(s.name) THEN
-        RETURN; -- somebody is in front
+        RETURN; -- another session is in front
     END IF;
-    PERFORM pgwork._gate_wait(s, 'sema.past', 'is locked from outside'); -- marks that it passed the head
+    PERFORM pgwork._gate_wait(s, 'sema.past', 'is locked from outside'); -- the mark that it passed the head
     IF pgwork._turn_held(s.name) THEN
-        RETURN; -- has come there before we were marked: would not see us, nor be told
+        RETURN; -- came to the head before the mark: would not see this session, nor be notified
     END IF;
     PERFORM pgwork._gate_pass(s);
     SELECT t.* INTO token, until, next_ms FROM pgwork._permits_take(s, n, ttl_ms, holder, session) t;
 END $$;
 
--- How long this session may say nothing before the server ends it; NULL: as it was before.
+-- How long this session may stay idle before the server ends it. NULL: restore the old value.
 CREATE FUNCTION pgwork._patience(ms bigint) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -357,17 +357,17 @@ BEGIN
     PERFORM set_config('idle_session_timeout', ms::text, false);
 END $$;
 
--- The turn is given up with the permits in hand, not at commit, so that the next one does not wait for our disk;
--- the rows are locked until then. A session that is frozen at the head would keep the turn, and all permits from everybody,
--- for as long as it is frozen: hence patience_ms.
--- Those who passed before we came have ended in a moment, or have a transaction that stays open: then we look again soon.
+-- The turn is released when the permits are taken, not at commit, so that the next waiter does not
+-- wait for the disk. The rows are locked until the commit. A session that is suspended at the head
+-- would keep the turn, and block all others, until it continues. patience_ms limits that. Sessions
+-- that passed earlier end in a moment, or keep a transaction open. Then this one looks again soon.
 CREATE FUNCTION pgwork.sema_wait(name text, n integer, ttl_ms bigint, holder text, session boolean, wait_ms bigint, turn boolean,
     patience_ms bigint DEFAULT NULL, OUT token uuid, OUT until timestamptz, OUT next_ms bigint)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = 0 AS $$
 DECLARE
     s pgwork.semaphore;
     key bigint := pgwork._turn_key(name);
-    held boolean; -- the turn, by this session. Asked of the server: a setting of ours would be undone by a ROLLBACK, and the lock not
+    held boolean; -- this session's turn, asked of the server: a ROLLBACK would undo a setting, but not the lock
     unseen boolean;
 BEGIN
     s := pgwork._semaphore(name);
@@ -377,7 +377,7 @@ BEGIN
     PERFORM pgwork._refuse_unless(turn IS NOT NULL, 'turn', NULL, 'true where this session stands at the head, else false');
     held := EXISTS (SELECT FROM pgwork._advisory(key) a WHERE a.granted AND a.pid = pg_backend_pid() AND NOT a.shared);
     IF held AND NOT turn THEN
-        held := NOT pgwork._unlock_if_held(key); -- held twice it would outlast the grant, and nobody else got any
+        held := NOT pgwork._unlock_if_held(key); -- a second hold would outlast the grant, and block all others
     END IF;
     IF NOT held THEN
         IF NOT pgwork._advisory_take(key, false, false, wait_ms) THEN
@@ -417,7 +417,7 @@ BEGIN
     RETURN pgwork._unlock_if_held(pgwork._turn_key(name));
 END $$;
 
--- The permits of a token, locked in the order of slots; NULL: they are somebody else's by now, or nobody's.
+-- The permits of a token, locked in the order of slots. NULL: they are free, or belong to another grant.
 CREATE FUNCTION pgwork._permits_of(semaphore integer, token uuid) RETURNS integer[]
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 #variable_conflict use_column
@@ -442,7 +442,7 @@ BEGIN
     RETURN NULL;
 END $$;
 
--- The semaphore of a token. When it was dropped, its grants are lost.
+-- The semaphore of a token. If it was dropped, its grants are lost.
 CREATE FUNCTION pgwork._semaphore_of(name text, token uuid) RETURNS pgwork.semaphore
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -450,13 +450,13 @@ DECLARE
 BEGIN
     SELECT * INTO s FROM pgwork.semaphore t WHERE t.name = _semaphore_of.name;
     IF NOT FOUND THEN
-        PERFORM pgwork._grant_forget(token); -- stays done, though an error comes
+        PERFORM pgwork._grant_forget(token); -- stays done, even if an error follows
         s := pgwork._semaphore(name);
     END IF;
     RETURN s;
 END $$;
 
--- A permit whose time is over is gone, also when nobody has taken it yet: it may not count any more.
+-- A permit whose lease has ended is lost, even if no session has taken it yet: it may not count any more.
 CREATE FUNCTION pgwork.sema_extend(name text, token uuid, ttl_ms bigint DEFAULT 30000) RETURNS timestamptz
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
@@ -467,8 +467,8 @@ DECLARE
 BEGIN
     PERFORM pgwork._sema_check(1, ttl_ms, NULL);
     PERFORM pgwork._gate_pass(s);
-    PERFORM pgwork._semaphore_now(s.id); -- 40001 to an old snapshot
-    slots := pgwork._permits_of(s.id, token); -- locked: who counts what is out counts them
+    PERFORM pgwork._semaphore_now(s.id); -- 40001 for an old snapshot
+    slots := pgwork._permits_of(s.id, token); -- locked, so that a session that counts held permits counts them
     IF EXISTS (SELECT FROM pgwork.permit p WHERE p.semaphore = s.id AND p.slot = slots[1] AND p.until > clock_timestamp()
                   AND (p.session IS NULL OR pgwork._grant_lives(p.number))) THEN
         PERFORM pgwork._wait_for_disk();
@@ -480,13 +480,13 @@ BEGIN
     RETURN ends;
 END $$;
 
--- A hint for who waits at the head of the queue, delivered at commit. Looked for twice: whoever came to the head before
--- we were marked as past is told, and whoever comes later sees the mark.
+-- Notifies the waiter at the head of the queue at commit. Checks twice: a session that came to the
+-- head before the mark was set is notified, and one that comes later sees the mark.
 CREATE FUNCTION pgwork._sema_wake(s pgwork.semaphore) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF NOT pgwork._turn_held(s.name) THEN
-        PERFORM pgwork._gate_wait(s, 'sema.past', 'is locked from outside'); -- marks that it passed the head
+        PERFORM pgwork._gate_wait(s, 'sema.past', 'is locked from outside'); -- the mark that it passed the head
         IF NOT pgwork._turn_held(s.name) THEN
             RETURN;
         END IF;
@@ -514,11 +514,11 @@ BEGIN
         RETURN false;
     END IF;
     SELECT p.session, p.until INTO owner, ends FROM pgwork.permit p WHERE p.semaphore = s.id AND p.slot = slots[1];
-    ours := ends > clock_timestamp() AND (owner IS NULL OR pgwork._grant_lives(pgwork.token_number(token))); -- else anybody could have had them
+    ours := ends > clock_timestamp() AND (owner IS NULL OR pgwork._grant_lives(pgwork.token_number(token))); -- else others could take them
     IF owner = pg_backend_pid() AND ends > clock_timestamp() THEN
         PERFORM pg_advisory_unlock_shared(pgwork._grant_key(pgwork.token_number(token)));
     ELSIF owner = pg_backend_pid() THEN
-        PERFORM pgwork._grant_forget(token); -- an extension that came late has done it, or not
+        PERFORM pgwork._grant_forget(token); -- a late extension may have done it
     END IF;
     most := (pgwork._semaphore_now(s.id)).permits;
     UPDATE pgwork.permit p SET number = NULL, nonce = NULL, session = NULL
@@ -544,8 +544,8 @@ DECLARE
 BEGIN
     PERFORM pgwork._refuse_unless(octet_length(name) BETWEEN 1 AND 255, 'name', name, '1 to 255 bytes');
     PERFORM pgwork._sema_check_permits(permits);
-    LOOP -- until it is there: it may be dropped meanwhile
-        -- Looked for first: an INSERT that finds it there has used up a number, and every machine calls this at its start.
+    LOOP -- until it exists: it may be dropped meanwhile
+        -- Looks first, because an INSERT that conflicts uses up a number, and every machine calls this at its start.
         SELECT * INTO s FROM pgwork.semaphore t WHERE t.name = sema_create.name;
         EXIT WHEN FOUND;
         INSERT INTO pgwork.semaphore AS t (name, permits) VALUES (sema_create.name, sema_create.permits) ON CONFLICT DO NOTHING RETURNING t.* INTO s;
@@ -621,7 +621,7 @@ $$;
 
 -- ---- from outside ----
 
--- Any role that can connect can take an advisory lock. Lists sessions that hold or await one of our keys and belong to none of our roles.
+-- Any role that can connect can take an advisory lock. Lists sessions that hold or await one of our keys and have none of our roles.
 CREATE FUNCTION pgwork.foreign_locks(OUT pid integer, OUT username name, OUT granted boolean, OUT what text, OUT key bigint)
 RETURNS SETOF record
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -653,12 +653,12 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     )
     SELECT l.pid, l.username, l.granted, coalesce(k.what, format('lock with the key %s, whose name was never acquired', l.key)), l.key
       FROM l LEFT JOIN k ON k.gate = l.gate AND l.key BETWEEN k.low AND k.high
-     WHERE k.what IS NOT NULL -- or somebody stands in line for it
+     WHERE k.what IS NOT NULL -- or another session waits in line for it
         OR NOT l.gate AND EXISTS (SELECT FROM pgwork._gates() g WHERE g.base = l.key & -8)
 $$;
 
--- Takes a lock that is held to the end of a transaction. A session from outside is not waited for: true, too. False: it
--- is another transaction of ours, after a second.
+-- Takes a lock until the end of the transaction. Does not wait for a session without our roles:
+-- returns true then, too. False: another transaction of ours still holds it after a second.
 CREATE FUNCTION pgwork._in_turn(key bigint) RETURNS boolean
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '1s' AS $$
 BEGIN
@@ -671,13 +671,13 @@ END $$;
 COMMENT ON FUNCTION pgwork.foreign_locks() IS 'Sessions that hold or await an advisory lock of pgwork, of roles that are not members of its roles.';
 COMMENT ON TABLE pgwork.semaphore IS 'Counting semaphores.';
 COMMENT ON TABLE pgwork.permit IS 'One row per permit, with the grant that has it.';
-COMMENT ON FUNCTION pgwork.sema_create(text, integer) IS 'Makes a semaphore; does nothing when it is there with as many permits.';
-COMMENT ON FUNCTION pgwork.sema_resize(text, integer) IS 'Changes how many permits there are, also while they are out: what is out beyond the new number goes away as it comes back, and nothing is granted before. Waits ten seconds for open transactions that have just taken or returned permits. Commit at once: until then nobody can take, extend or return any, and gets PW006 after a second.';
-COMMENT ON FUNCTION pgwork.sema_drop(text, boolean) IS 'Removes a semaphore; refuses while permits are out unless forced. Waits as sema_resize() does, and is to be committed at once, too.';
-COMMENT ON FUNCTION pgwork.sema_acquire(text, integer, bigint, text, boolean) IS 'Takes n permits for ttl_ms, all or none; commit at once: until then nobody else can have them. token NULL: not enough are free (the first comes back in next_ms at the latest), or somebody waits in front. session: they come back at once when this session ends.';
+COMMENT ON FUNCTION pgwork.sema_create(text, integer) IS 'Creates a semaphore. Does nothing if it exists with the same number of permits.';
+COMMENT ON FUNCTION pgwork.sema_resize(text, integer) IS 'Changes the number of permits, even while permits are held. If more are held than the new number, the rest are removed as they are released, and nothing is granted until then. Waits up to ten seconds for open transactions that have just taken or released permits. Commit at once: until then no session can take, extend or release permits, and gets PW006 after a second.';
+COMMENT ON FUNCTION pgwork.sema_drop(text, boolean) IS 'Removes a semaphore; refuses while permits are held unless forced. Waits as sema_resize() does. Commit at once, too.';
+COMMENT ON FUNCTION pgwork.sema_acquire(text, integer, bigint, text, boolean) IS 'Takes n permits for ttl_ms, all or none; commit at once: until then no other session can have them. token NULL: not enough are free (the first is released in next_ms at the latest), or another session waits in front. session: they are released when this session ends.';
 COMMENT ON FUNCTION pgwork.sema_wait(text, integer, bigint, text, boolean, bigint, boolean, bigint) IS 'As sema_acquire(), waiting for the turn at most wait_ms. token NULL and next_ms given: this session is at the head of the queue; LISTEN pgwork_sema_<schema>, and call again with turn => true at a notification or after next_ms (with false it goes to the end); or sema_leave(), also after an error. patience_ms: a session that stands at the head and says nothing for so long is ended by the server, by idle_session_timeout.';
 COMMENT ON FUNCTION pgwork.sema_leave(text) IS 'Leaves the head of the queue.';
-COMMENT ON FUNCTION pgwork.sema_extend(text, uuid, bigint) IS 'The permits of a token end ttl_ms from now; returns when. NULL: their time was over, they are lost.';
-COMMENT ON FUNCTION pgwork.sema_release(text, uuid) IS 'Returns the permits of a token; false: they are somebody else''s by now, or their time was over. A session''s permits are free at once, also if the transaction is rolled back.';
-COMMENT ON FUNCTION pgwork.sema_list(text) IS 'Permits, how many are out, how many sessions wait; of one semaphore or all.';
-COMMENT ON FUNCTION pgwork.sema_holders(text) IS 'The grants that are out; pid: they end with that session.';
+COMMENT ON FUNCTION pgwork.sema_extend(text, uuid, bigint) IS 'Extends the lease of permits to ttl_ms from now; returns its end. NULL: the lease had ended, the permits are lost.';
+COMMENT ON FUNCTION pgwork.sema_release(text, uuid) IS 'Releases the permits of a token; false: their lease had ended, and other sessions may have them. A session''s permits are free at once, even if the transaction is rolled back.';
+COMMENT ON FUNCTION pgwork.sema_list(text) IS 'Permits, held permits and waiting sessions of one semaphore or all.';
+COMMENT ON FUNCTION pgwork.sema_holders(text) IS 'The grants that are held; pid: they end with that session.';

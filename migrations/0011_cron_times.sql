@@ -1,15 +1,15 @@
--- 0011: cron expressions, and when they come next. Computed here and nowhere else, because the zones are the
--- server's. Two rules make clock changes harmless; W is what a wall clock in the zone shows, in whole seconds.
---   wild     (the minute's or the hour's field begins with *)  comes whenever W matches: not in a gap, twice in an
---            overlap, as the time goes by.
---   fixed    (all others)  comes when W first shows a matching time or a later one: for a time in a gap right after
---            it, for a time in an overlap at its first pass.
+-- 0011: cron expressions and their next times. Only the server computes them, because the time
+-- zones are the server's. Two rules handle clock changes. W is the local time in the zone, in whole
+-- seconds. "wild": the minute or the hour begins with *. A tick comes whenever W matches: none in a
+-- gap, two in an overlap. "fixed": all others. A tick comes when W first reaches a matching time or
+-- a later one: for a time in a gap directly after the gap, for a time in an overlap in its first
+-- pass.
 
 -- ---- expressions ---------------------------------------------------------------------------------------------
 
--- Sets of numbers: bit n (from the left, from 0) is n. any_*: the field begins with *. Besides: day 32 is the last one of a month (L), 33 its
--- last workday (LW); near n the workday that is nearest to day n (nW), in the same month; weekday 7 * k + n the k-th n of a month (n#k), 42 + n its
--- last n (nL). near NULL: there is none of all these.
+-- Sets of numbers: bit n is n, counted from the left, from 0. any_*: the field begins with *. Day 32 is the last
+-- day of a month (L), 33 its last workday (LW). near n: the workday nearest to day n (nW), in the same month.
+-- Weekday 7 * k + n: the k-th weekday n of a month (n#k); 42 + n: the last (nL). near NULL: none of these.
 CREATE TYPE pgwork._cron AS (
     second      bit(60),
     minute      bit(60),
@@ -21,7 +21,7 @@ CREATE TYPE pgwork._cron AS (
     any_weekday boolean,
     wild        boolean,
     near        bit(60),
-    every_s     integer -- @every: the rest is NULL
+    every_s     integer -- @every: the other fields are NULL
 );
 
 CREATE FUNCTION pgwork._cron_fault(expression text, at integer, field text, expected text) RETURNS void
@@ -68,11 +68,11 @@ DECLARE
     field CONSTANT text := ('{second,minute,hour,day of month,month,weekday}'::text[])[kind];
     least_is CONSTANT integer := ('{0,0,0,1,1,0}'::integer[])[kind];
     most CONSTANT integer := ('{59,59,23,31,12,7}'::integer[])[kind];
-    size CONSTANT integer := ('{60,60,24,31,12,7}'::integer[])[kind]; -- of the circle that a range may go around
+    size CONSTANT integer := ('{60,60,24,31,12,7}'::integer[])[kind]; -- the size of the circle in which a range may wrap around
     allowed CONSTANT text := least_is || '..' || most || CASE kind WHEN 5 THEN ' or jan..dec' WHEN 6 THEN ' or sun..sat' ELSE '' END;
     word text;
     v integer;
-    range integer[]; -- from, to
+    range integer[]; -- from and to
     step integer;
 BEGIN
     bits := none;
@@ -173,7 +173,7 @@ BEGIN
     RETURN total;
 END $$;
 
--- PW001 says where the expression is wrong and what was expected there. src/cronexpr.c says the same without a server.
+-- PW001 says where the expression is not valid, and what was expected. src/base/cronexpr.c gives the same message without a server.
 CREATE FUNCTION pgwork._cron_parse(expression text, OUT e pgwork._cron)
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -189,7 +189,7 @@ BEGIN
     IF expression IS NULL THEN
         PERFORM pgwork._refuse('expression', NULL, 'a cron expression');
     ELSIF octet_length(expression) > 255 THEN
-        SELECT min(k) INTO n FROM generate_series(1, 256) k WHERE octet_length(left(expression, k)) > 255; -- the first that is too much
+        SELECT min(k) INTO n FROM generate_series(1, 256) k WHERE octet_length(left(expression, k)) > 255; -- the first field too many
         PERFORM pgwork._cron_fault(expression, n, NULL, 'the end: 255 bytes are the limit');
     END IF;
     IF substr(expression, i, 1) = '@' THEN
@@ -243,12 +243,12 @@ END $$;
 
 -- ---- the next time -------------------------------------------------------------------------------------------
 
--- The next number of the set from n on; NULL: none.
+-- The next number of the set, from n on. NULL: none.
 CREATE FUNCTION pgwork._cron_bit(bits bit(60), n integer) RETURNS integer
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN nullif(position(B'1' IN substring(bits FROM n + 1)), 0) + n - 1;
 
--- Does the day match by its place in the month, or its weekday by that? Asked where near is not NULL.
+-- Whether the day matches by its place in the month, or by its weekday's place. Called if near is not NULL.
 CREATE FUNCTION pgwork._cron_day(e pgwork._cron, d date) RETURNS boolean
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -260,7 +260,7 @@ BEGIN
     IF n = most AND get_bit(e.day, 32) = 1 THEN
         RETURN true;
     END IF;
-    -- A workday stands for itself, a Friday for the Saturday after it, a Monday for the Sunday before it; at either end of a month for both.
+    -- A workday stands for itself, a Friday for the next Saturday, a Monday for the previous Sunday. At the start or end of a month, for both days.
     RETURN w BETWEEN 1 AND 5
        AND (get_bit(e.day, 33) = 1 AND (n = most OR w = 5 AND n >= most - 2)
             OR get_bit(e.near, n) = 1
@@ -280,8 +280,8 @@ BEGIN
         OR get_bit(e.weekday, 42 + w) = 1 AND extract(month FROM d + 7) <> extract(month FROM d);
 END $$;
 
--- The next matching time on the wall clock, as if there were no zones. Found within 40 years: 29 February on a
--- given weekday, over a year 2100.
+-- The next matching local time, without time zones. It is within 40 years: the longest gap is 29
+-- February on a given weekday across the year 2100.
 CREATE FUNCTION pgwork._cron_local(e pgwork._cron, after timestamp) RETURNS timestamp
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -293,7 +293,7 @@ DECLARE
     special CONSTANT boolean := e.near IS NOT NULL;
     month integer;
 BEGIN
-    -- The time of day, from t on: s, m, h as an odometer.
+    -- The time of day from t on: s, m, h count like an odometer.
     IF get_bit(e.hour, h) = 0 OR get_bit(e.minute, m) = 0 OR s IS NULL THEN
         s := pgwork._cron_bit(e.second, 0);
         m := CASE WHEN get_bit(e.hour, h) = 1 THEN pgwork._cron_bit(e.minute, m + 1) END;
@@ -306,7 +306,7 @@ BEGIN
             END IF;
         END IF;
     END IF;
-    -- The day; a later one than that of t begins with the first time.
+    -- The day. A day later than that of t begins with the first time.
     LOOP
         month := extract(month FROM d);
         IF get_bit(e.month, month) = 0 THEN
@@ -332,8 +332,8 @@ BEGIN
     RETURN d + make_time(h, m, s);
 END $$;
 
--- The first instant after a at which the zone's offset is no longer that of a; it is up to b. No zone has had two
--- changes within three days, or one of more than 24 hours.
+-- The first instant after a at which the zone's offset differs from that at a; it is at most b. No
+-- zone has had two changes within three days, or a change of more than 24 hours.
 CREATE FUNCTION pgwork._cron_shift(zone text, a timestamptz, b timestamptz) RETURNS timestamptz
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -351,14 +351,14 @@ BEGIN
     RETURN b;
 END $$;
 
--- The instants at which the clock shows a local time: the first and the last (two in an overlap). In a gap, both
--- are the instant after it.
+-- The instants at which the clock shows a local time: first and last (two in an overlap). In a gap,
+-- both are the instant after the gap.
 CREATE FUNCTION pgwork._cron_at(zone text, local timestamp, OUT first timestamptz, OUT last timestamptz, OUT gap boolean)
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     shown timestamp;
 BEGIN
-    -- The server takes the later one of two, and in a gap the offset before it.
+    -- The server takes the later of two, and in a gap the offset before the gap.
     last := local AT TIME ZONE zone;
     shown := last AT TIME ZONE zone;
     gap := shown <> local;
@@ -374,8 +374,8 @@ BEGIN
     END IF;
 END $$;
 
--- Since PostgreSQL 18 AT TIME ZONE takes a name first for an abbreviation of the session's own zone: in a session at 'UTC+5' UTC is five hours
--- behind itself. So that zone is set here, for all that this calls.
+-- Since PostgreSQL 18 AT TIME ZONE first reads a name as an abbreviation of the session's own zone: in a session at 'UTC+5', UTC
+-- is five hours behind itself. So this function sets the session's zone, also for the functions that it calls.
 CREATE FUNCTION pgwork._cron_after(e pgwork._cron, zone text, after timestamptz, anchor timestamptz) RETURNS timestamptz
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET timezone = 'UTC' AS $$
 DECLARE
@@ -395,14 +395,14 @@ BEGIN
             SELECT a.last INTO again FROM pgwork._cron_at(zone, pgwork._cron_local(e, (again AT TIME ZONE zone) - interval '1 s')) a;
         END IF;
     END IF;
-    FOR i IN 1 .. 100 LOOP -- some: a gap or an overlap takes one more
+    FOR i IN 1 .. 100 LOOP -- usually none: a gap or an overlap takes one more
         local := pgwork._cron_local(e, local);
         SELECT * INTO here FROM pgwork._cron_at(zone, local);
         IF NOT e.wild THEN
             IF here.first > after THEN
                 RETURN here.first;
             END IF;
-            -- Shown before the clock went back: on from the highest time that was shown.
+            -- Local times shown before the clock went back: continue from the highest of them.
             local := (pgwork._cron_shift(zone, here.first, after) - interval '1 s') AT TIME ZONE zone;
         ELSIF here.gap THEN
             local := (here.first AT TIME ZONE zone) - interval '1 s';
@@ -417,14 +417,14 @@ END $$;
 CREATE FUNCTION pgwork._check_instant(argument text, at timestamptz) RETURNS void
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    -- A timestamp can hold the year 294276: the next time after one of these is not out of range.
+    -- A timestamp can hold the year 294276, so the next time after it is still in range.
     PERFORM pgwork._refuse_unless(at BETWEEN '1700-01-01 UTC' AND '10000-01-01 UTC', argument, at::text, '1700-01-01 .. 10000-01-01');
 END $$;
 
--- Is the name of a zone an abbreviation besides, and another time by that? AT TIME ZONE takes it for the abbreviation: so CET is an hour
--- ahead all the year, where the zone CET has its summer. The setting takes it for the zone. Which abbreviations there are, and what they
--- mean, is a matter of the session (timezone_abbreviations; since PostgreSQL 18 its time zone, too), and others will fire the schedule: so
--- what may be one is one.
+-- Whether the name of a zone is also an abbreviation with another offset. AT TIME ZONE prefers the
+-- abbreviation: CET is one hour ahead of UTC all year, but the zone CET has summer time. The setting TimeZone
+-- prefers the zone. Abbreviations depend on the session (timezone_abbreviations; since PostgreSQL 18 also its
+-- time zone), and another session will fire the schedule. So any possible abbreviation counts.
 CREATE FUNCTION pgwork._zone_shadowed(zone text) RETURNS boolean
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET timezone = 'UTC' AS $$
 BEGIN
@@ -436,13 +436,13 @@ BEGIN
     PERFORM set_config('timezone', zone, true);
     RETURN EXISTS (SELECT FROM unnest('{2026-01-01 12:00+00,2026-07-01 12:00+00}'::timestamptz[]) t WHERE t::timestamp <> t AT TIME ZONE zone);
 EXCEPTION WHEN invalid_parameter_value THEN
-    RETURN false; -- there is no zone of this name
+    RETURN false; -- no zone has this name
 END $$;
 
--- The name of a zone as the server spells it, or PW001. What AT TIME ZONE takes besides is refused: abbreviations (CST), POSIX rules, whose sign is the
--- other way round (GMT+3 is three hours behind), offsets (+03:00), and zones that count leap seconds (right/UTC), whose clock shows none of our
--- times. The list of all zones takes the server a tenth of a second, so the setting is asked: besides names it takes what has a digit and no slash,
--- or a comma or a bracket, alone. What names have a digit and no slash, such as EST5EDT, is a matter of the list.
+-- The name of a zone in the server's spelling, or PW001. Refuses what AT TIME ZONE accepts besides zones: abbreviations (CST), POSIX rules,
+-- whose sign is inverted (GMT+3 is three hours behind), offsets (+03:00), and zones that count leap seconds (right/UTC), whose clock never
+-- shows our times. Reading the list of zones takes a tenth of a second, so the setting is tried first. Besides names it accepts text with a
+-- digit and no slash, with a comma or a bracket. Names with a digit and no slash, such as EST5EDT, are looked up in the list.
 CREATE FUNCTION pgwork._check_zone(zone text) RETURNS text
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET timezone = 'UTC' AS $$
 DECLARE
@@ -495,5 +495,5 @@ BEGIN
     END LOOP;
 END $$;
 
-COMMENT ON FUNCTION pgwork.cron_next(text, text, timestamptz, timestamptz) IS 'The first time after `after` at which an expression comes in a zone; anchor: the phase of @every.';
-COMMENT ON FUNCTION pgwork.cron_times(text, text, integer, timestamptz, timestamptz) IS 'The next n times of an expression, and what a clock in the zone shows then.';
+COMMENT ON FUNCTION pgwork.cron_next(text, text, timestamptz, timestamptz) IS 'The first time after `after` that matches an expression in a zone; anchor: the phase of @every.';
+COMMENT ON FUNCTION pgwork.cron_times(text, text, integer, timestamptz, timestamptz) IS 'The next n times of an expression, and the local times in the zone.';

@@ -1,6 +1,6 @@
--- 0012: what is stored for tables of the users': which of them a reaper looks after, and the operation
--- ids that make an optimistic write happen once. No function here touches such a table: that is done by
--- the library with the rights of its own session, never by a function with the rights of an owner.
+-- 0012: data about tables of users: tables whose rows a reaper frees, and the operation ids that
+-- make an optimistic write happen once. No function here touches a user's table. The library does
+-- that with the rights of its own session, never with the rights of an owner.
 
 CREATE TABLE pgwork.leased_table (
     schema_name text COLLATE "C" NOT NULL,
@@ -9,24 +9,24 @@ CREATE TABLE pgwork.leased_table (
     locked_by   text NOT NULL,
     expires_at  text NOT NULL,
     token       text NOT NULL,
-    owner       text, -- whose it was when it was registered, and is to be; by name, so that a dump can be restored elsewhere
+    owner       text, -- the owner at registration; by name, so that a dump can be restored elsewhere
     reaped_at   timestamptz, -- rows were freed
     error       text NOT NULL DEFAULT '',
-    rests_until timestamptz, -- it took a reaper long: none looks at it before
+    rests_until timestamptz, -- a pass took long: no reaper tries before this time
     PRIMARY KEY (schema_name, table_name)
 );
 
 CREATE TABLE pgwork.table_operation (
     op uuid PRIMARY KEY,
     at timestamptz NOT NULL DEFAULT clock_timestamp(),
-    own boolean NOT NULL DEFAULT false -- made by the library for one call, so nobody comes back with it
+    own boolean NOT NULL DEFAULT false -- created by the library for one call, so no caller repeats it
 );
 CREATE INDEX table_operation_at ON pgwork.table_operation (at);
 
 -- ---- operation ids ----
 
--- An id that the library made is of use until the call's outcome is known. It is deleted with the next one that the same handle
--- writes, so that of thousands of writes a second one id is kept for each handle, not all of a day.
+-- An id that the library created is useful until the call's outcome is known. The next write of the
+-- same handle deletes it, so that one id is kept per handle, not all ids of a day.
 CREATE FUNCTION pgwork.table_operation(op uuid, spent uuid DEFAULT NULL) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 BEGIN
@@ -38,7 +38,7 @@ BEGIN
     RETURN true;
 END $$;
 
--- A lock has to be written: so yes, too, waits for the disk, and for a synchronous standby, which may not have what we see.
+-- To lock it is a write, so a "yes" waits for the disk, too, and for a synchronous standby, which may not have the row yet.
 CREATE FUNCTION pgwork.table_applied(op uuid) RETURNS boolean
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT EXISTS (SELECT FROM pgwork.table_operation t WHERE t.op = table_applied.op FOR KEY SHARE)
@@ -48,7 +48,7 @@ CREATE FUNCTION pgwork.table_prune(batch integer DEFAULT 1000) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     pruned bigint;
-    old CONSTANT timestamptz := clock_timestamp() -- a variable: with the function itself no index is used
+    old CONSTANT timestamptz := clock_timestamp() -- a variable, because with the function itself no index is used
         - (SELECT s.value::bigint FROM pgwork.setting s WHERE s.name = 'op_retention_ms') * interval '1 ms';
 BEGIN
     PERFORM pgwork._refuse_unless(batch BETWEEN 1 AND 100000, 'batch', batch::text, '1 .. 100000');
@@ -60,7 +60,7 @@ BEGIN
     RETURN pruned;
 END $$;
 
--- ---- tables under a reaper's care ----
+-- ---- registered tables ----
 
 CREATE FUNCTION pgwork.table_register(schema_name text, table_name text, key text[], locked_by text, expires_at text, token text) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -97,8 +97,8 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT * FROM pgwork.leased_table t ORDER BY t.schema_name, t.table_name
 $$;
 
--- Written down only when there is news; the answer is that there is an error which was not known. A table that takes long, without an
--- index or under ALTER TABLE, costs every pass time that the queues wait for: so it is left alone for a while, by all reapers.
+-- Writes only changes. Returns whether there is an error that was not known. A table without an index, or
+-- under ALTER TABLE, takes long in every pass, and queues wait meanwhile. So all reapers skip it for a while.
 CREATE FUNCTION pgwork.table_reaped(schema_name text, table_name text, freed bigint, error text, rest_ms bigint DEFAULT 0) RETURNS boolean
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     WITH known AS (
@@ -115,10 +115,10 @@ $$;
 
 COMMENT ON TABLE pgwork.leased_table IS 'Tables of the users'' whose expired leases the reapers free.';
 COMMENT ON TABLE pgwork.table_operation IS 'Operation ids of optimistic writes, so that none is applied twice; kept as long as op_retention_ms says.';
-COMMENT ON FUNCTION pgwork.table_operation(uuid, uuid) IS 'Notes an operation id in the transaction that writes; fails (23505) when it is there already. With spent it is one that nobody will come back with, and the one of these named by spent (which need not be there) is forgotten.';
-COMMENT ON FUNCTION pgwork.table_applied(uuid) IS 'Has the transaction that noted this operation id committed?';
-COMMENT ON FUNCTION pgwork.table_prune(integer) IS 'Deletes operation ids that are no longer kept; how many.';
-COMMENT ON FUNCTION pgwork.table_register(text, text, text[], text, text, text) IS 'Has the reapers free the expired rows of a table. They do it with their own rights, and the table''s triggers and functions run with these: register only tables whose owner may have them. They leave it alone once it has another one. A role that may call this can get the rights of the reapers, with a table of its own.';
-COMMENT ON FUNCTION pgwork.table_unregister(text, text) IS 'The reapers leave the table alone; false: they did so before.';
-COMMENT ON FUNCTION pgwork.table_list() IS 'The registered tables, and what the reapers have to say about them.';
-COMMENT ON FUNCTION pgwork.table_reaped(text, text, bigint, text, bigint) IS 'What a reaper notes after its pass over a table; true: an error that was not known. None comes back to it for rest_ms, an hour at most.';
+COMMENT ON FUNCTION pgwork.table_operation(uuid, uuid) IS 'Stores an operation id in the transaction that writes; fails (23505) if it exists. With spent the id will not be repeated, and the earlier such id named by spent, if it exists, is deleted.';
+COMMENT ON FUNCTION pgwork.table_applied(uuid) IS 'Whether the transaction that stored this operation id has committed.';
+COMMENT ON FUNCTION pgwork.table_prune(integer) IS 'Deletes operation ids after their retention. Returns their number.';
+COMMENT ON FUNCTION pgwork.table_register(text, text, text[], text, text, text) IS 'Lets the reapers free expired rows of a table. The table''s triggers and functions run with the rights of the reapers: register only tables whose owner may have these. If the owner changes, the reapers skip the table. A role that may call this can get the rights of the reapers through a table of its own.';
+COMMENT ON FUNCTION pgwork.table_unregister(text, text) IS 'Stops the reapers from serving the table; false: it was not registered.';
+COMMENT ON FUNCTION pgwork.table_list() IS 'The registered tables, and the last error of a reaper.';
+COMMENT ON FUNCTION pgwork.table_reaped(text, text, bigint, text, bigint) IS 'Records the result of a reaper''s pass over a table; true: an error that was not known. Reapers skip the table for rest_ms, an hour at most.';

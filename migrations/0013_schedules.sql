@@ -6,8 +6,8 @@
 --   base     decided up to here: the next tick is the first one after it
 --   next_*   computed from base: planned once, and again when due and once an hour, because rules of zones change
 
--- The numbers of tokens, one sequence for all schedules: a name that is dropped and made again, or given to another
--- schedule, goes on above its old ones.
+-- The numbers of tokens, one sequence for all schedules: a name that is dropped and created again,
+-- or given to another schedule, continues above its old numbers.
 CREATE SEQUENCE pgwork.schedule_fence AS bigint;
 
 CREATE TABLE pgwork.schedule (
@@ -21,7 +21,7 @@ CREATE TABLE pgwork.schedule (
     grace_ms     bigint NOT NULL DEFAULT 60000       CHECK (grace_ms BETWEEN 0 AND 86400000),
     jitter_ms    bigint NOT NULL DEFAULT 0           CHECK (jitter_ms BETWEEN 0 AND 3600000),
     timeout_ms   bigint NOT NULL DEFAULT 300000      CHECK (timeout_ms BETWEEN 100 AND 604800000),
-    -- what a tick is: a job in this queue; NULL: a node holds the tick
+    -- a tick is a job in this queue; NULL: a node holds it
     queue        text,
     kind         text NOT NULL DEFAULT '',
     payload      jsonb,
@@ -31,17 +31,18 @@ CREATE TABLE pgwork.schedule (
     lease_ms     integer,
     tags         text[],
     key          text,
-    -- the plan
+    ttl_ms       bigint,                             -- of the job
+    -- the next tick
     paused       boolean NOT NULL DEFAULT false,
     base         timestamptz NOT NULL,
-    next_slot    timestamptz,                        -- NULL: it cannot be planned, as the error says
+    next_slot    timestamptz,                        -- NULL: it cannot be planned, see error
     next_at      timestamptz NOT NULL DEFAULT '-infinity', -- the slot and its jitter; after an error: when to try again
     planned_at   timestamptz NOT NULL DEFAULT '-infinity',
-    asked        timestamptz,                        -- a tick out of turn, for the node that asks next from then on
+    asked        timestamptz,                        -- a requested tick, for the next node that claims from then on
     last_slot    timestamptz,
     last_at      timestamptz,
-    error        text,                               -- why it does not run: a zone that is gone, a queue that takes nothing;
-                                                     -- or a tick was given up, and none has ended well since
+    error        text,                               -- why it does not run, such as a missing zone or a paused queue,
+                                                     -- or why a tick was given up; NULL after the next good tick
     error_at     timestamptz,
     -- the tick that is held
     slot         timestamptz,
@@ -96,15 +97,15 @@ BEGIN
                                   '1 to 200 bytes without control characters');
 END $$;
 
--- How much later than its slot a tick comes: always the same.
+-- How much later than its slot a tick comes. The same for each call.
 CREATE FUNCTION pgwork._cron_jitter(s pgwork.schedule, slot timestamptz) RETURNS interval
 LANGUAGE sql STABLE
 RETURN CASE WHEN s.jitter_ms > 0
     THEN (hashtextextended(s.id || ':' || extract(epoch FROM slot)::bigint, 0) & 9223372036854775807) % (s.jitter_ms + 1) * interval '1 ms'
     ELSE interval '0' END;
 
--- next_slot and next_at from base. What kept it from being planned, or its jobs from being enqueued, is over; that a
--- tick of a node was given up is not.
+-- Computes next_slot and next_at from base. Clears errors about planning and enqueueing, but not
+-- the error of a tick that a node gave up.
 CREATE FUNCTION pgwork._cron_plan(INOUT s pgwork.schedule, e pgwork._cron, at timestamptz)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -117,7 +118,7 @@ BEGIN
     s.planned_at := at;
 END $$;
 
--- The last slot before `before` and after `bound`; NULL: none. Steps back in doubling strides, then halves.
+-- The last slot after `bound` and before `before`. NULL: none. Steps back in doubling strides, then bisects.
 CREATE FUNCTION pgwork._cron_before(e pgwork._cron, zone text, anchor timestamptz, before timestamptz, bound timestamptz) RETURNS timestamptz
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -152,7 +153,7 @@ BEGIN
     RETURN slot;
 END $$;
 
--- The due ticks at `at`, by the misfire policy: next_slot and next_at of the tick to run; next_at > at: none yet.
+-- The due tick at `at` by the misfire policy: next_slot and next_at of the tick to run. next_at > at: none is due.
 CREATE FUNCTION pgwork._cron_due(INOUT s pgwork.schedule, e pgwork._cron, at timestamptz)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -162,7 +163,7 @@ DECLARE
 BEGIN
     s := pgwork._cron_plan(s, e, at);
     IF s.next_at >= at - grace THEN
-        RETURN; -- on time, or not yet
+        RETURN; -- on time, or not due
     ELSIF s.misfire = 'skip' THEN
         s.base := greatest(s.base, at - grace - (s.jitter_ms + 1000) * interval '1 ms');
         LOOP
@@ -173,12 +174,12 @@ BEGIN
         RETURN;
     END IF;
     s.next_at := at;
-    -- A step forward costs a tenth of one back, and a node that makes up for all comes here with each tick.
+    -- A step forward costs a tenth of a step back, and a node that catches up calls this for each tick.
     slot := s.next_slot;
     FOR i IN 1 .. most LOOP
         slot := pgwork._cron_after(e, s.zone, slot, s.anchor);
         IF slot + pgwork._cron_jitter(s, slot) > at THEN
-            RETURN; -- there are no more than the policy allows
+            RETURN; -- not more than the policy allows
         END IF;
     END LOOP;
     slot := pgwork._cron_before(e, s.zone, s.anchor, at + interval '1 us', s.next_slot);
@@ -191,8 +192,8 @@ BEGIN
     s.next_slot := slot;
 END $$;
 
--- Planned from `at` on. Ticks noted for later were decided by a clock that was ahead, and come again; but not while a
--- node holds it.
+-- Plans from `at` on. Ticks recorded for later times came from a clock that was ahead, and are
+-- planned again, unless a node holds one.
 CREATE FUNCTION pgwork._cron_afresh(INOUT s pgwork.schedule, at timestamptz)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -204,7 +205,7 @@ CREATE FUNCTION pgwork.cron_create(name text, expression text, zone text DEFAULT
     payload jsonb DEFAULT NULL, kind text DEFAULT '', body bytea DEFAULT NULL, priority integer DEFAULT 0,
     max_attempts integer DEFAULT NULL, lease_ms bigint DEFAULT NULL, tags text[] DEFAULT NULL, key text DEFAULT NULL,
     misfire text DEFAULT 'once', misfire_max integer DEFAULT 100, grace_ms bigint DEFAULT 60000, jitter_ms bigint DEFAULT 0,
-    timeout_ms bigint DEFAULT 300000) RETURNS timestamptz
+    timeout_ms bigint DEFAULT 300000, ttl_ms bigint DEFAULT NULL) RETURNS timestamptz
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
@@ -227,14 +228,15 @@ BEGIN
                                   '1000 .. 86400000 with misfire skip: every tick is found a little late');
     PERFORM pgwork._refuse_unless(jitter_ms BETWEEN 0 AND 3600000, 'jitter_ms', jitter_ms::text, '0 .. 3600000 (an hour)');
     PERFORM pgwork._refuse_unless(timeout_ms BETWEEN 100 AND 604800000, 'timeout_ms', timeout_ms::text, '100 .. 604800000 (a week)');
+    PERFORM pgwork._check_ttl(ttl_ms);
     LOOP
         INSERT INTO pgwork.schedule AS t (name, expression, zone, anchor, base)
         VALUES (name, expression, zone_is, date_trunc('second', clock_timestamp()), clock_timestamp())
         ON CONFLICT ON CONSTRAINT schedule_name_key DO NOTHING;
         SELECT * INTO s FROM pgwork.schedule t WHERE t.name = cron_create.name FOR UPDATE;
-        EXIT WHEN FOUND; -- else it was dropped or renamed just now
+        EXIT WHEN FOUND; -- otherwise it was dropped or renamed just now
     END LOOP;
-    at := clock_timestamp(); -- it may have had to wait
+    at := clock_timestamp(); -- it may have waited
     IF s.expression <> expression OR s.zone <> zone_is THEN
         s := pgwork._cron_afresh(s, at);
         s.anchor := date_trunc('second', at);
@@ -243,7 +245,7 @@ BEGIN
     s.zone := zone_is;
     s.jitter_ms := jitter_ms;
     s := pgwork._cron_plan(s, e, at);
-    IF queue IS NOT NULL THEN -- without one until now, a node may hold a tick, and one may be asked for
+    IF queue IS NOT NULL THEN -- a schedule that had no queue: a node may hold a tick, and one may be requested
         UPDATE pgwork.tick t SET finished_at = at, error = 'given up: the schedule has a queue now' WHERE t.schedule = s.id AND t.slot = s.slot;
         UPDATE pgwork.schedule t SET slot = NULL, token = NULL, holder = NULL, since = NULL, until = NULL, attempt = 0, asked = NULL
          WHERE t.id = s.id AND t.queue IS NULL;
@@ -253,7 +255,7 @@ BEGIN
            planned_at = s.planned_at, misfire = cron_create.misfire, misfire_max = cron_create.misfire_max, grace_ms = cron_create.grace_ms,
            jitter_ms = cron_create.jitter_ms, timeout_ms = cron_create.timeout_ms, queue = cron_create.queue, kind = coalesce(cron_create.kind, ''),
            payload = cron_create.payload, body = cron_create.body, priority = coalesce(cron_create.priority, 0),
-           max_attempts = cron_create.max_attempts, lease_ms = cron_create.lease_ms, tags = cron_create.tags, key = cron_create.key,
+           max_attempts = cron_create.max_attempts, lease_ms = cron_create.lease_ms, tags = cron_create.tags, key = cron_create.key, ttl_ms = cron_create.ttl_ms,
            error = CASE WHEN cron_create.queue IS NULL THEN s.error END, error_at = CASE WHEN cron_create.queue IS NULL THEN s.error_at END
      WHERE t.id = s.id;
     RETURN CASE WHEN NOT s.paused THEN s.next_slot END;
@@ -273,7 +275,7 @@ DECLARE
     s pgwork.schedule := pgwork._schedule(name);
 BEGIN
     IF s.paused THEN
-        s := pgwork._cron_afresh(s, clock_timestamp()); -- what fell into the pause was not wanted
+        s := pgwork._cron_afresh(s, clock_timestamp()); -- ticks that were due during the pause are dropped
         s := pgwork._cron_plan(s, pgwork._cron_parse(s.expression), s.base);
         UPDATE pgwork.schedule t SET paused = false, base = s.base, next_slot = s.next_slot, next_at = s.next_at, planned_at = s.planned_at,
                                      error = s.error, error_at = s.error_at
@@ -297,13 +299,13 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     s pgwork.schedule := pgwork._schedule(name);
 BEGIN
-    DELETE FROM pgwork.tick t WHERE t.schedule = s.id; -- nothing cascades in a session that is a replica's
+    DELETE FROM pgwork.tick t WHERE t.schedule = s.id; -- no cascade in a session with session_replication_role = replica
     DELETE FROM pgwork.schedule t WHERE t.id = s.id;
 END $$;
 
 -- ---- ticks ---------------------------------------------------------------------------------------------------
 
--- The tick's row: false when this slot was decided before, as after a clock that was set back.
+-- Inserts the tick's row. False: this slot was decided before, for example after the clock was set back.
 CREATE FUNCTION pgwork._cron_decide(s pgwork.schedule, slot timestamptz, at timestamptz) RETURNS boolean
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -317,7 +319,7 @@ LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
      WHERE t.schedule = $1 AND t.slot <= (SELECT o.slot FROM pgwork.tick o WHERE o.schedule = $1 ORDER BY o.slot DESC OFFSET 100 LIMIT 1)
 $$;
 
--- An interval, since to a session UTC may be an abbreviation of another time: see _cron_after().
+-- An interval, because in a session UTC may be an abbreviation of another time: see _cron_after().
 CREATE FUNCTION pgwork._cron_enqueue(s pgwork.schedule, slot timestamptz) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -326,14 +328,15 @@ BEGIN
     SELECT e.id INTO id
       FROM pgwork.enqueue(s.queue, s.payload, s.kind, s.body, s.priority, NULL, NULL, s.max_attempts, s.lease_ms,
                           coalesce(s.tags, '{}') || ('schedule=' || s.name)
-                          || ('slot=' || to_char(slot AT TIME ZONE interval '0', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')), s.key) e;
+                          || ('slot=' || to_char(slot AT TIME ZONE interval '0', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')), s.key,
+                          ttl_ms => s.ttl_ms) e;
     UPDATE pgwork.tick t SET job = id WHERE t.schedule = s.id AND t.slot = _cron_enqueue.slot;
     RETURN id;
 END $$;
 
--- Enqueues what is due of one schedule, whose row the caller has locked; returns how many. An open transaction
--- that holds a unique key is not waited for longer than that: the schedule is tried again. One without a queue is only
--- planned: what was missed stays due until a node asks, and shows that none does.
+-- Enqueues the due ticks of one schedule, whose row the caller has locked. Returns their number. Does
+-- not wait long for an open transaction that holds a unique key: the schedule is tried again. Without a
+-- queue it only plans: missed ticks stay due until a node claims, which shows that none does.
 CREATE FUNCTION pgwork._cron_fire(s pgwork.schedule, at timestamptz, room bigint, patience_ms integer) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = 0 AS $$
 DECLARE
@@ -365,8 +368,8 @@ BEGIN
     RETURN fired;
 END $$;
 
--- A schedule that fails, fails alone, and is tried again in ten seconds: also a tick out of turn, or who claims it would
--- find it due again at once, for ever.
+-- The failure of one schedule does not affect others. It is tried again in ten seconds, also a
+-- requested tick: otherwise the node that claims would find it due again at once, forever.
 CREATE FUNCTION pgwork._cron_failed(schedule bigint, error text, at timestamptz) RETURNS void
 LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     UPDATE pgwork.schedule t
@@ -376,9 +379,9 @@ LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
      WHERE t.id = $1
 $$;
 
--- Tests give `at`; everybody else has the server's clock. One open transaction can block any number of schedules, and in the
--- same pass jobs are to be reaped: after the first the others hardly wait, and after three seconds they have to wait for the next
--- pass, which begins with them. The first one waits for longer than a table does that gets a new file.
+-- Tests pass `at`, all others use the server's clock. One open transaction can block many schedules, and
+-- the same pass requeues jobs. So after the first blocked schedule the others hardly wait, and after
+-- three seconds the next pass continues with them. The first one waits longer than a compaction takes.
 CREATE FUNCTION pgwork._cron_tick(batch integer, at timestamptz, OUT fired bigint, OUT next_ms bigint)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
 DECLARE
@@ -397,7 +400,7 @@ BEGIN
             fired := fired + pgwork._cron_fire(s, at, batch - fired, CASE WHEN blocked THEN 20 ELSE 2000 END);
         EXCEPTION
             WHEN serialization_failure THEN
-                RAISE; -- of the transaction, not of the schedule
+                RAISE; -- an error of the transaction, not of the schedule
             WHEN lock_not_available THEN
                 blocked := true;
                 PERFORM pgwork._cron_failed(s.id, SQLERRM, at);
@@ -406,7 +409,7 @@ BEGIN
         END;
         EXIT WHEN fired >= batch OR blocked AND clock_timestamp() > began + interval '3 s';
     END LOOP;
-    -- A due schedule that was not found is locked by another scheduler, which mostly commits at once, but can stay in its transaction.
+    -- A due schedule that was skipped is locked by another scheduler, which usually commits at once, but may keep its transaction open.
     soonest := CASE WHEN FOUND THEN 10 ELSE 250 END;
     SELECT CASE WHEN fired >= batch THEN 0 WHEN m.due <= at THEN soonest
                 ELSE greatest(10, ceil(extract(epoch FROM m.due - at) * 1000)) END INTO next_ms
@@ -438,8 +441,8 @@ END $$;
 
 -- ---- ticks that a node holds ---------------------------------------------------------------------------------
 
--- Gives one due tick to a node: first one whose holder ran out of time, under a higher fence; else a new one. On the way
--- it plans again what was planned an hour ago.
+-- Gives one due tick to a node: first a tick whose holder timed out, under a higher fencing number;
+-- otherwise a new tick. Also plans again what was planned an hour ago.
 CREATE FUNCTION pgwork._cron_claim(node text, schedules text[], at timestamptz, OUT schedule text, OUT slot timestamptz, OUT token uuid,
     OUT attempt integer, OUT until timestamptz, OUT kind text, OUT payload jsonb, OUT body bytea, OUT next_ms bigint)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
@@ -455,7 +458,7 @@ BEGIN
                     ELSE t.asked <= at OR NOT t.paused AND (t.next_at <= at OR t.planned_at < at - interval '1 hour') END
          ORDER BY t.slot IS NULL, t.next_at LIMIT 1 FOR UPDATE SKIP LOCKED;
         EXIT WHEN NOT FOUND;
-        IF s.slot IS NOT NULL AND s.attempt >= coalesce(s.max_attempts, 10) THEN
+        IF s.slot IS NOT NULL AND coalesce(s.max_attempts, 10) BETWEEN 1 AND s.attempt THEN
             UPDATE pgwork.tick t SET finished_at = _cron_claim.at, error = format('given up: %s holders ran out of time', s.attempt)
              WHERE t.schedule = s.id AND t.slot = s.slot;
             UPDATE pgwork.schedule t SET slot = NULL, token = NULL, holder = NULL, since = NULL, until = NULL, attempt = 0,
@@ -511,8 +514,8 @@ BEGIN
             EXIT;
         END IF;
     END LOOP;
-    -- Once a minute at least, also where there is nothing (NULL, which least() passes over): schedules come and go. A due tick
-    -- that was not available is another node's, which mostly commits at once, but can stay in its transaction.
+    -- At least once a minute, even if there is nothing (NULL, which least() ignores), because schedules change. Another
+    -- node has locked a due tick that was skipped. It usually commits at once, but may keep its transaction open.
     SELECT greatest(10, least(60000, ceil(extract(epoch FROM min(CASE WHEN d.due <= at AND schedule IS NULL THEN at + interval '500 ms' ELSE d.due END) - at) * 1000)))
       INTO next_ms
       FROM (SELECT CASE WHEN t.slot IS NOT NULL THEN t.until ELSE least(t.asked, CASE WHEN NOT t.paused THEN t.next_at END) END AS due
@@ -570,8 +573,8 @@ BEGIN
     RETURN FOUND;
 END $$;
 
--- For an operator: takes a held tick away from its node, whose token is stale from then on, so that another node may claim it at once. A clock that
--- was ahead has also planned and decided too far: what lies in the future is forgotten, the held tick included, and planned afresh.
+-- For operators: takes a held tick from its node and makes the node's token stale, so that another node may claim it at once. A clock that
+-- was ahead has also planned and decided too far: ticks in the future are discarded, the held one included, and planned again.
 CREATE FUNCTION pgwork.cron_break(name text) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -602,7 +605,7 @@ END $$;
 
 -- ---- upkeep --------------------------------------------------------------------------------------------------
 
--- Wherever a reaper runs, schedules do.
+-- Schedules run wherever a reaper runs.
 CREATE FUNCTION pgwork.maintain(batch integer DEFAULT 1000, OUT reaped bigint, OUT died bigint, OUT promoted bigint, OUT pruned bigint, OUT next_ms bigint,
     OUT stuck text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -611,23 +614,24 @@ DECLARE
 BEGIN
     SELECT t.next_ms INTO due_ms FROM pgwork.cron_tick(batch) t;
     SELECT m.reaped, m.died, m.promoted, m.pruned, m.next_ms, m.stuck INTO reaped, died, promoted, pruned, next_ms, stuck FROM pgwork._maintain_jobs(batch) m;
-    next_ms := CASE WHEN pgwork._tick_gates(256) >= 256 THEN 0 ELSE least(next_ms, due_ms) END;
+    next_ms := CASE WHEN pgwork._tick_gates(256) >= 256 THEN 0
+                    ELSE least(next_ms, due_ms, (pgwork._end_holds(NULL)).next_ms) END;
 END $$;
 
 COMMENT ON VIEW pgwork.schedules IS 'Schedules: what they make, when next, and what went wrong.';
 COMMENT ON VIEW pgwork.ticks IS 'Ticks that were decided, the newest of each schedule.';
-COMMENT ON FUNCTION pgwork.maintain(integer) IS 'cron_tick(), promote(), reap(), prune() and the low-water marks as far as each is due; call it again after next_ms, each time in a transaction of its own. stuck: jobs that could not be moved, each reported once.';
-COMMENT ON FUNCTION pgwork.cron_create(text, text, text, text, jsonb, text, bytea, integer, integer, bigint, text[], text, text, integer, bigint, bigint, bigint) IS
+COMMENT ON FUNCTION pgwork.maintain(integer) IS 'cron_tick(), promote(), reap(), prune(), the ends of holds and the low-water marks as far as each is due. Call it again after next_ms, each time in its own transaction. stuck: jobs that could not be moved, each reported once.';
+COMMENT ON FUNCTION pgwork.cron_create(text, text, text, text, jsonb, text, bytea, integer, integer, bigint, text[], text, text, integer, bigint, bigint, bigint, bigint) IS
     'Makes a schedule; when it is there, makes it what is said. Without a queue its ticks are for cron_claim(). Returns its next time (NULL: paused); that stays when expression and zone do.';
-COMMENT ON FUNCTION pgwork.cron_pause(text) IS 'No more ticks until cron_resume(); one that is held goes on.';
-COMMENT ON FUNCTION pgwork.cron_resume(text) IS 'Ends a pause. Planned afresh: what fell into the pause is not made up for.';
+COMMENT ON FUNCTION pgwork.cron_pause(text) IS 'Stops ticks until cron_resume(); a held tick goes on.';
+COMMENT ON FUNCTION pgwork.cron_resume(text) IS 'Ends a pause. Ticks that were due during the pause are lost.';
 COMMENT ON FUNCTION pgwork.cron_rename(text, text) IS 'Changes the name and nothing else.';
 COMMENT ON FUNCTION pgwork.cron_drop(text) IS 'Removes a schedule; the token of a held tick is stale.';
-COMMENT ON FUNCTION pgwork.cron_run(text) IS 'A tick out of turn, now: enqueues its job and returns the id; of a schedule without a queue the next cron_claim() gets it, one however often it was asked for till then, and NULL is returned.';
-COMMENT ON FUNCTION pgwork.cron_tick(integer) IS 'Enqueues the jobs of everything due; any number may call it at once. Part of maintain(). next_ms: call it again by then, NULL: no schedule.';
+COMMENT ON FUNCTION pgwork.cron_run(text) IS 'Makes a tick now: enqueues its job and returns the id. Without a queue it returns NULL, and the next cron_claim() gets one tick, however often this was called.';
+COMMENT ON FUNCTION pgwork.cron_tick(integer) IS 'Enqueues the jobs of all due ticks. Concurrent calls are safe. Part of maintain(). next_ms: when to call it again; NULL: no schedule.';
 COMMENT ON FUNCTION pgwork.cron_claim(text, text[]) IS
     'Gives a due tick to a node, until the schedule''s timeout; schedule is NULL when there is none, and next_ms says when to ask again, a minute at most. Commit before the work: until then no other node can have a tick of that schedule.';
-COMMENT ON FUNCTION pgwork.cron_extend(uuid, bigint) IS 'Still at it: the new end; NULL: the tick was given to another node.';
-COMMENT ON FUNCTION pgwork.cron_finish(uuid, text) IS 'The tick is over, well or with an error. Well: an error of the schedule is over, too. False: it was given to another node.';
-COMMENT ON FUNCTION pgwork.cron_break(text) IS 'Takes a held tick away from its node, whose token is stale from then on; another may claim it at once. Plans and decisions of a clock that was ahead are forgotten. False: no tick was held.';
-COMMENT ON FUNCTION pgwork.cron_release(uuid) IS 'Not started after all: for another node at once. False: it was given to another already.';
+COMMENT ON FUNCTION pgwork.cron_extend(uuid, bigint) IS 'Extends the timeout of a tick, and returns its end; NULL: another node has the tick.';
+COMMENT ON FUNCTION pgwork.cron_finish(uuid, text) IS 'Finishes a tick, with or without an error. Without one, an error of the schedule is cleared. False: another node has the tick.';
+COMMENT ON FUNCTION pgwork.cron_break(text) IS 'Takes a held tick from its node and makes the token stale, so that another node may claim it at once. Discards times that were planned by a clock that was ahead. False: no tick was held.';
+COMMENT ON FUNCTION pgwork.cron_release(uuid) IS 'Releases a tick for another node. False: another node has it.';

@@ -28,7 +28,7 @@ CREATE INDEX group_rule_held ON pgwork.group_rule (held_until) WHERE held_until 
 CREATE TABLE pgwork.admitted_job (
     queue integer NOT NULL, id bigint NOT NULL, gate text NOT NULL,
     seq   bigint NOT NULL DEFAULT nextval('pgwork.position'),
-    low   bigint NOT NULL,                -- whoever waits lies behind this place, unless an event says otherwise
+    low   bigint NOT NULL,                -- gated jobs lie behind this place, unless an event says otherwise
     terms integer NOT NULL,               -- the queue's group_terms when it was admitted
     dead  boolean NOT NULL DEFAULT false, -- policy block: a dead letter, which stops its group
     PRIMARY KEY (queue, id, gate)
@@ -131,7 +131,7 @@ BEGIN
         INSERT INTO pgwork.delayed_job (run_at, id, created_at, queue, priority, max_attempts, lease_ms, kind, error,
                                         tags, payload, body, grp, expires_at, meta, gate, place)
         SELECT 'infinity', l.id, l.created_at, l.queue, l.priority, l.max_attempts, l.lease_ms, l.kind, l.error, l.tags,
-               l.payload, l.body, l.own, l.expires_at, l.meta, l.gate, pgwork._place(l.priority, l.id) FROM l
+               l.payload, l.body, l.own, CASE WHEN l.expires_at > pgwork._now() THEN l.expires_at END, l.meta, l.gate, pgwork._place(l.priority, l.id) FROM l
         RETURNING id, gate, place
     ), u AS (
         UPDATE pgwork.delayed_job d SET run_at = 'infinity', gate = pgwork._next_gate(q, d.id, d.grp),
@@ -231,7 +231,7 @@ BEGIN
              WHERE d.queue = q.id AND d.gate = r.gate AND d.place > r.start ORDER BY d.place LIMIT r.n) w
     ), l AS MATERIALIZED (
         SELECT d.ctid AS at FROM pgwork.delayed_job d WHERE d.ctid = ANY (ARRAY(SELECT c.at FROM c)) FOR UPDATE SKIP LOCKED
-    ), f AS MATERIALIZED ( -- none behind a job that somebody is just cancelling
+    ), f AS MATERIALIZED ( -- none behind a job that another session is cancelling
         SELECT c.*, bool_and(c.at = ANY (ARRAY(SELECT l.at FROM l))) OVER (PARTITION BY c.gate ORDER BY c.place) AS free FROM c
     ), d AS (
         DELETE FROM pgwork.delayed_job d
@@ -318,7 +318,7 @@ BEGIN
     ) INSERT INTO pgwork.gate_event (key, queue, gate, place) VALUES (pgwork._gate_lock(q.id, ''), q.id, '', -1);
 END $$;
 
--- What the reaper does at each tick: takes up events, also those that lie further back than claims look; ends holds;
+-- The part of each tick: takes up events, also those that lie further back than claims look; ends holds;
 -- opens groups whose dead letter is gone; and moves the marks of events.
 CREATE FUNCTION pgwork._tick_gates(most integer) RETURNS bigint LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$

@@ -1,6 +1,6 @@
 -- 0018: who may do what. The roles can only EXECUTE; the operator reads as well.
 
--- Roles belong to the cluster, so another schema may have made them; whoever may not make roles asks somebody who may.
+-- Roles belong to the cluster, so another schema may have created them. A role that may not create roles asks one that may.
 DO $$
 DECLARE
     r text;
@@ -16,16 +16,16 @@ BEGIN
     END LOOP;
 END $$;
 
--- Versions are numbers; whether it is the same text that was applied, the checksums tell. For clients of every role.
+-- The version is a number. The checksums show whether the same text was applied. For clients of every role.
 CREATE FUNCTION pgwork.checksums() RETURNS text
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT string_agg(checksum, ',' ORDER BY number) FROM pgwork.migration WHERE number > 0
 $$;
 
-COMMENT ON FUNCTION pgwork.checksums() IS 'Checksums of the migrations applied, in their order, with commas between: clients compare them with their own.';
+COMMENT ON FUNCTION pgwork.checksums() IS 'Checksums of the applied migrations, in their order, with commas between. Clients compare them with their own.';
 
--- All grants, from nothing: after a restore into another cluster, or when a role was made later, it is called once more. From nothing,
--- because whoever makes the schema may have default privileges, by which others can do there what nobody is to do.
+-- All grants, from nothing. Call it again after a restore into another cluster, or when a role was created later.
+-- From nothing, because the role that creates the schema may have default privileges that allow others too much.
 CREATE FUNCTION pgwork._grant() RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -33,14 +33,15 @@ DECLARE
     given record;
     f record;
     who text;
-    -- operators may call whatever has no underscore in front
+    -- operators may call every function without a leading underscore
     everybody CONSTANT text[] := ARRAY['version', 'checksums', 'token_number'];
     producers CONSTANT text[] := ARRAY['enqueue', 'enqueue_many', 'cancel', 'table_operation', 'table_applied'];
     workers CONSTANT text[] := ARRAY[
-        'enqueue', 'enqueue_many', 'claim', 'claim_batch', 'extend', 'complete', 'fail', 'snooze', 'release', 'absent', 'idle', 'awake', 'set_aside',
+        'enqueue', 'enqueue_many', 'claim', 'claim_batch', 'extend', 'complete', 'fail', 'snooze', 'hold', 'release', 'absent', 'idle', 'awake', 'set_aside',
         'reap', 'promote', 'prune', 'maintain', 'beat', 'queue_list', 'group_hold', 'group_list',
         'lock_key', 'lock_acquire', 'lock_acquire_xact', 'lock_queue', 'lock_wait', 'lock_release', 'lock_forget', 'lock_is_free', 'lock_list', 'fence_ok',
         'sema_acquire', 'sema_wait', 'sema_leave', 'sema_extend', 'sema_release', 'sema_list', 'sema_holders',
+        'rate_take', 'rate_list', 'queue_holds',
         'cron_next', 'cron_times', 'cron_tick', 'cron_claim', 'cron_extend', 'cron_finish', 'cron_release',
         'table_operation', 'table_applied', 'table_prune', 'table_list', 'table_reaped'];
 BEGIN
@@ -49,7 +50,7 @@ BEGIN
           FROM (SELECT 'SCHEMA ' || n.oid::regnamespace, n.nspowner, n.nspacl FROM pg_namespace n WHERE n.oid = s::regnamespace
                 UNION ALL
                 SELECT 'TABLE ' || c.oid::regclass, c.relowner, c.relacl FROM pg_class c WHERE c.relnamespace = s::regnamespace
-                UNION ALL -- on columns, which are taken away with the table's
+                UNION ALL -- on columns, which are revoked with those of the table
                 SELECT 'TABLE ' || c.oid::regclass, c.relowner, a.attacl FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid WHERE c.relnamespace = s::regnamespace
                 UNION ALL
                 SELECT 'ROUTINE ' || p.oid::regprocedure, p.proowner, coalesce(p.proacl, acldefault('f', p.proowner))

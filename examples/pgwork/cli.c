@@ -99,26 +99,29 @@ static const char *cli_translate(const char *hint)
     static const struct {
         const char *words, *here;
     } hints[] = {
-        {"look first what became of others", "look before you repeat it: `pgwork ls`"},
+        {"check the result of other calls first", "check with `pgwork ls` before you repeat it"},
         {"queue_create() makes one",
-         "`pgwork queue create` makes one, `pgwork queue list` shows all; names are "
+         "`pgwork queue create` creates one, `pgwork queue list` lists all; names are "
          "case-sensitive"},
-        {"queue_resume() opens it", "`pgwork queue resume` opens it again"},
+        {"queue_resume() opens it", "run `pgwork queue resume`"},
         {"queue_purge() it first",
-         "`pgwork queue purge NAME --state all` deletes them, or --force: also "
-         "those at work"},
+         "`pgwork queue purge NAME --state all` deletes them; --force deletes leased "
+         "jobs, too"},
         {"raise max_bytes",
          "store large data elsewhere and enqueue its name, or raise the limit with "
          "`pgwork queue set NAME --max-bytes N`"},
-        {"sema_create() makes one", "`pgwork sem create` makes one; names are case-sensitive"},
-        {"sema_resize() changes", "`pgwork sem resize` changes how many there are"},
+        {"sema_create() ", "`pgwork sem create` creates one; names are case-sensitive"},
+        {"sema_resize() changes", "`pgwork sem resize` changes the number of permits"},
+        {"rate_set() makes one", "`pgwork rate set` creates one; names are case-sensitive"},
+        {"larger burst with rate_set()",
+         "take fewer at a time, or give it a larger burst: `pgwork rate set NAME N --burst N`"},
         {"wait for them, or pass force",
          "wait for them, or pass --force: their holders notice at the next extend"},
         {"cron_create() makes one",
-         "`pgwork cron add` makes one, `pgwork cron list` shows all; names are case-sensitive"},
+         "`pgwork cron add` creates one, `pgwork cron list` lists all; names are case-sensitive"},
         {"pgw_table_sql() says how",
          "`pgwork table init` prints the statements that add it, --apply runs them"},
-        {"pgw_tables_each() shows", "`pgwork table list` shows those that are"},
+        {"pgw_tables_each() lists", "`pgwork table list` lists registered tables"},
         {"use pgw_lock_acquire_xact()", "connect to the server itself, not to a pooler: host and "
                                         "port in the connection string; or "
                                         "pass -X pooler=session if it pools sessions"},
@@ -140,7 +143,7 @@ int cli_fail_with(pgw_status st, const char *message, const char *hint)
     if (hint && *hint) {
         hint = cli_name_dsn(buffer, sizeof buffer, cli_translate(hint));
     } else {
-        hint = st == PGW_ECONN     ? "run it again when the server is back"
+        hint = st == PGW_ECONN     ? "run the command again when the server is available"
                : st == PGW_ESCHEMA ? "`pgwork doctor` compares the versions of library and schema"
                                    : NULL;
     }
@@ -232,14 +235,14 @@ static int cli_read_dsn(const char *path, pgw_conf *conf)
     fclose(f);
     if (failed) return cli_fail(CLI_USAGE, NULL, "cannot read %s: %s", path, strerror(failed));
     if (n > CLI_DSN_MAX || memchr(dsn, '\0', n)) {
-        return cli_fail(CLI_USAGE, NULL, "%s does not look like a connection string", path);
+        return cli_fail(CLI_USAGE, NULL, "%s does not contain a connection string", path);
     }
     while (n > 0 && strchr(" \t\r\n", dsn[n - 1])) n--;
     dsn[n] = '\0';
     const char *begin = dsn + strspn(dsn, " \t\r\n");
     if (!*begin) return cli_fail(CLI_USAGE, NULL, "%s is empty", path);
     if (open_to_all && cli_holds_password(begin)) {
-        cli_fail(0, "chmod 600", "others may read %s, and there is a password in it", path);
+        cli_fail(0, "chmod 600", "other users can read %s, which contains a password", path);
     }
     if (pgw_conf_set(conf, "dsn", begin) != PGW_OK) {
         return cli_fail(CLI_USAGE, NULL, "%s: %s", path, pgw_conf_error(conf));
@@ -321,7 +324,7 @@ static int cli_fail_to_open(const pgw *h)
 {
     if (!h || pgw_error_status(h) != PGW_ECONN || *pgw_error_hint(h)) return cli_fail_at(h);
     return cli_fail_with(PGW_ECONN, pgw_error_message(h),
-                         "say where the server is: PGWORK_DSN, --dsn-file, or PGHOST, PGPORT, "
+                         "name the server: PGWORK_DSN, --dsn-file, or PGHOST, PGPORT, "
                          "PGDATABASE, ...");
 }
 
@@ -396,13 +399,27 @@ static int cli_judge(const pgw_queue_info *q, void *arg)
     const pgw_depth *d = q->depth;
     const char **why = arg;
     if (q->paused) {
-        *why = "is paused: `pgwork queue resume` opens it again";
+        *why = "is paused: run `pgwork queue resume`";
+    } else if (q->held_until_us) {
+        *why = "is held: `pgwork queue list` shows until when, `pgwork queue unhold` ends the hold";
     } else if (d->gated > 0 && d->ready + d->leased == 0) {
-        *why = "has jobs that wait for others of their group only: `pgwork groups list` shows them";
+        *why = "has only gated jobs: `pgwork groups list` shows what they wait for";
     } else if (d->delayed > 0 && d->ready + d->leased == 0) {
-        *why = "has delayed jobs only: none can be claimed before its time";
+        *why = "has only delayed jobs: none can be claimed yet";
     }
     return 0;
+}
+
+const char *cli_doors(const pgw_queue_info *q, char text[CLI_DOORS])
+{
+    char time[TEXT_TIME];
+    bool shut = q->paused || q->held_until_us;
+    if (shut && q->draining) return "closed";
+    if (q->paused) return "paused";
+    if (!shut) return q->draining ? "draining" : NULL;
+    if (!text) return "held";
+    snprintf(text, CLI_DOORS, "held until %.19sZ", text_time(time, q->held_until_us));
+    return text;
 }
 
 void cli_say_why(cli *c, const char *name)
@@ -417,7 +434,7 @@ void cli_say_why(cli *c, const char *name)
 
 void cli_go_on(const cli *c, int count, int limit, int64_t last)
 {
-    if (count == limit) cli_say(c, "there may be more: go on with --after %" PRId64, last);
+    if (count == limit) cli_say(c, "there may be more: continue with --after %" PRId64, last);
 }
 
 /* -- small things --------------------------------------------------------------------------- */

@@ -19,7 +19,7 @@ enum {
     CLI_SCHEMA = 4,  /* the schema is missing or of another version */
     CLI_PERM = 5,    /* the role may not, or the server is read-only or pooled */
     CLI_UNKNOWN = 6, /* the answer was lost: applied or not, nobody knows */
-    CLI_CANCEL = 7,  /* extended, but somebody cancelled the job */
+    CLI_CANCEL = 7,  /* extended, but the job was cancelled */
     CLI_OTHER = 8,   /* anything else: an error of the server, no memory, output not written */
     CLI_LOST = 74,   /* lock and sem run: lost while the command ran, which was ended */
     CLI_HELD = 75    /* lock, sem: not obtained, no command was started; or not now */
@@ -29,7 +29,7 @@ enum {
 #define CLI_YEAR (365 * CLI_DAY)
 
 /* For who gives a connection string as an argument. */
-#define CLI_HINT_ARGV "everybody can read argv: use PGWORK_DSN or --dsn-file FILE"
+#define CLI_HINT_ARGV "all users of this machine can read argv: use PGWORK_DSN or --dsn-file FILE"
 
 /* Words that were given one after the other. */
 typedef struct wordlist {
@@ -90,6 +90,10 @@ bool cli_queue_there(cli *c, const char *name);
  * look at queues. */
 void cli_look_for(cli *c, const char *name);
 
+/** What a queue does not let pass: "held until TIME" (without @p text: "held"), "paused",
+ * "draining" or "closed"; NULL: it is open. */
+#define CLI_DOORS 64
+const char *cli_doors(const pgw_queue_info *q, char text[CLI_DOORS]);
 /** When nothing could be claimed from queue @p name: says why, as far as this role may see it. */
 void cli_say_why(cli *c, const char *name);
 
@@ -157,6 +161,7 @@ int cmd_doctor(cli *c, int argc, char **argv);
 int cmd_lock(cli *c, int argc, char **argv);
 int cmd_locks(cli *c, int argc, char **argv);
 int cmd_sem(cli *c, int argc, char **argv);
+int cmd_rate(cli *c, int argc, char **argv);
 int cmd_table(cli *c, int argc, char **argv);
 /* clang-format on */
 

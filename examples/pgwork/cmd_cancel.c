@@ -22,7 +22,7 @@ static int cancel_tell(const cli *c, int64_t id, pgw_status outcome)
         cli_say(c, "job %lld: %s", (long long)id,
                 outcome == PGW_OK               ? "cancelled"
                 : outcome == PGW_OUTCOME_CANCEL ? "its holder will be asked to stop"
-                                                : "not there, or finished");
+                                                : "finished, or does not exist");
     }
     return outcome < 0 ? CLI_NOTHING : CLI_DONE;
 }
@@ -32,10 +32,9 @@ int cmd_cancel(cli *c, int argc, char **argv)
     static const opt opts[] = {{.name = NULL}};
     static const usage use = {
         .synopsis = "cancel QUEUE ID...",
-        .about = "Removes jobs that wait. The holder of a running job sees it at the next extend "
-                 "of its lease\n"
-                 "and should stop.",
-        .more = "Ends with 1 when one of them is not there.",
+        .about = "Removes ready and delayed jobs. The holder of a running job sees the request at\n"
+                 "the next extend of its lease, and should stop.",
+        .more = "Ends with 1 when one of the jobs does not exist.",
         .min = 2,
         .max = -1,
         .missing = "QUEUE ID",

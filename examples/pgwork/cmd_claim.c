@@ -48,24 +48,22 @@ int cmd_claim(cli *c, int argc, char **argv)
 {
     pgw_claim_opts o = PGW_CLAIM_OPTS_INIT;
     const opt opts[] = {
-        {'n', "max", "N", "at most N jobs (1)", .number = &o.max, .min = 1, .max = 10000},
-        {0, "lease", "TIME", "lease of jobs without one of their own (as the queue says)",
-         .ms = &o.lease_ms, .min = 100, .max = 86400000},
-        {0, "wait", "TIME", "wait so long for a first job (0)", .ms = &o.wait_ms},
-        {0, "holder", "NAME", "who takes them (host:pid)", .text = &o.holder},
+        {'n', "max", "N", "claim up to N jobs (1)", .number = &o.max, .min = 1, .max = 10000},
+        {0, "lease", "TIME", "lease of jobs that have none (that of the queue)", .ms = &o.lease_ms,
+         .min = 100, .max = 86400000},
+        {0, "wait", "TIME", "wait up to TIME for the first job (0)", .ms = &o.wait_ms},
+        {0, "holder", "NAME", "name of the holder (host:pid)", .text = &o.holder},
         {.name = NULL}};
     static const usage use = {
         .synopsis = "claim QUEUE... [-n N] [--lease TIME] [--wait TIME] [--holder NAME]",
-        .about = "Takes jobs, the lowest priority number first, then the oldest, and prints one "
-                 "line for "
-                 "each:\n"
-                 "id, token, queue, attempt, kind (- for none) and payload, with tabs between. "
-                 "Finish each\n"
-                 "with complete, fail, snooze or release before its lease ends, or extend it.",
-        .more = "Ends with 1 when there is nothing to take.\n\n"
+        .about = "Claims jobs, the lowest priority number first, then the oldest. Prints one line\n"
+                 "for each: id, token, queue, attempt, kind (- for none) and payload, with tabs\n"
+                 "between. Finish each with complete, fail, snooze or release before its lease\n"
+                 "ends, or extend the lease.",
+        .more = "Ends with 1 when nothing can be claimed.\n"
+                "\n"
                 "  pgwork claim mail | while IFS=\"$(printf '\\t')\" read -r id token queue "
-                "attempt kind "
-                "payload; do\n"
+                "attempt kind payload; do\n"
                 "      if printf '%s' \"$payload\" | send-mail; then pgwork complete mail \"$id\" "
                 "\"$token\"\n"
                 "      else pgwork fail mail \"$id\" \"$token\"; fi\n"

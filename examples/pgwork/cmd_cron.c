@@ -84,10 +84,10 @@ static int cron_list(cli *c, int argc, char **argv)
 {
     static const usage use = {
         .synopsis = "cron list [NAME]",
-        .about = "All schedules, or one. Times are UTC. STATE is on, running (a node holds the\n"
-                 "tick), error (the last column says why) or paused. Without a QUEUE, ticks are\n"
-                 "for nodes that claim them.",
-        .more = "Ends with 1 when there are none, or not the one that was named.",
+        .about = "Lists all schedules, or one. Times are in UTC. STATE is on, running (a node\n"
+                 "holds the tick), error (the last column says why) or paused. Without a QUEUE,\n"
+                 "nodes claim the ticks.",
+        .more = "Ends with 1 when there are no schedules, or the named one does not exist.",
         .max = 1,
     };
     static const char *const headings[] = {"NAME", "EXPRESSION", "ZONE",   "QUEUE", "STATE",
@@ -145,7 +145,7 @@ static int cron_switch(cli *c, int argc, char **argv, const usage *use,
 static int cron_rm(cli *c, int argc, char **argv)
 {
     static const usage use = {.synopsis = "cron rm NAME...",
-                              .about = "Removes schedules. Jobs that they made stay.",
+                              .about = "Removes schedules. Jobs that they enqueued stay.",
                               .min = 1,
                               .max = -1,
                               .missing = "NAME"};
@@ -155,7 +155,7 @@ static int cron_rm(cli *c, int argc, char **argv)
 static int cron_pause(cli *c, int argc, char **argv)
 {
     static const usage use = {.synopsis = "cron pause NAME...",
-                              .about = "No more ticks. One that a node holds goes on.",
+                              .about = "Stops ticks. A tick that a node holds goes on.",
                               .min = 1,
                               .max = -1,
                               .missing = "NAME"};
@@ -164,12 +164,12 @@ static int cron_pause(cli *c, int argc, char **argv)
 
 static int cron_resume(cli *c, int argc, char **argv)
 {
-    static const usage use = {.synopsis = "cron resume NAME...",
-                              .about =
-                                  "Goes on from now; what fell into the pause is not made up for.",
-                              .min = 1,
-                              .max = -1,
-                              .missing = "NAME"};
+    static const usage use = {
+        .synopsis = "cron resume NAME...",
+        .about = "Starts ticks again, from now. Ticks that were due during the pause are lost.",
+        .min = 1,
+        .max = -1,
+        .missing = "NAME"};
     return cron_switch(c, argc, argv, &use, pgw_cron_resume);
 }
 
@@ -191,10 +191,9 @@ static int cron_run(cli *c, int argc, char **argv)
 {
     static const usage use = {
         .synopsis = "cron run NAME",
-        .about =
-            "A tick out of turn, now, also of a paused schedule. Prints the job's id; without\n"
-            "a queue, the next node that claims gets it: one tick, however often it was asked\n"
-            "for until then.",
+        .about = "Makes a tick now, even if the schedule is paused. Prints the id of the job.\n"
+                 "Without a queue, the next node that claims gets one tick, however often this\n"
+                 "command ran.",
         .min = 1,
         .max = 1,
         .missing = "NAME"};
@@ -209,7 +208,7 @@ static int cron_run(cli *c, int argc, char **argv)
     } else if (id) {
         printf("%" PRId64 "\n", id);
     } else {
-        cli_say(c, "it waits for a node");
+        cli_say(c, "no queue: the next node that claims gets the tick");
     }
     return cli_finish(CLI_DONE);
 }
@@ -238,14 +237,14 @@ static int cron_next(cli *c, int argc, char **argv)
     o.max = 1;
     const opt opts[] = {
         {'z', "tz", "ZONE", "time zone, a name such as Europe/Berlin (UTC)", .text = &o.zone},
-        {'n', "count", "N", "so many times (1)", .number = &o.max, .min = 1, .max = 10000},
-        {0, "after", "TIME", "later than this, as 2030-01-31T12:00:00Z (now)",
+        {'n', "count", "N", "print N times (1)", .number = &o.max, .min = 1, .max = 10000},
+        {0, "after", "TIME", "later than TIME, such as 2030-01-31T12:00:00Z (now)",
          .time_us = &o.after_us},
         {.name = NULL}};
     static const usage use = {
         .synopsis = "cron next EXPRESSION [--tz ZONE] [-n N] [--after TIME]",
-        .about = "When does an expression come? Prints the time in UTC, and what a clock in ZONE\n"
-                 "shows then. The zones and their rules are the server's.",
+        .about = "Prints the times of an expression, in UTC and in ZONE. The server's rules for\n"
+                 "the zone apply.",
         .min = 1,
         .max = 1,
         .missing = "EXPRESSION",
@@ -267,8 +266,8 @@ static int cron_tick(cli *c, int argc, char **argv)
 {
     static const usage use = {
         .synopsis = "cron tick",
-        .about = "Enqueues the jobs of all ticks that are due, and prints how many. A reaper does\n"
-                 "it all the time: this is for where none runs.",
+        .about = "Enqueues the jobs of all due ticks, and prints their number. A running reaper\n"
+                 "does this all the time.",
     };
     args a;
     int code = opts_parse(c, &a, &use, cron_no_options, argc, argv);
@@ -341,14 +340,16 @@ static void cron_look_for(cli *c, const char *name)
 static int cron_claim(cli *c, int argc, char **argv)
 {
     pgw_cron_claim_opts o = PGW_CRON_CLAIM_OPTS_INIT;
-    const opt opts[] = {{0, "node", "NODE", "who takes it (host:pid)", .text = &o.holder},
+    const opt opts[] = {{0, "node", "NODE", "name of the node (host:pid)", .text = &o.holder},
                         {.name = NULL}};
     static const usage use = {
         .synopsis = "cron claim [NAME...] [--node NODE]",
-        .about = "Takes a tick that is due, of these schedules or of all without a queue, and\n"
-                 "prints one line: token, slot, schedule, attempt and payload, with tabs between.\n"
-                 "Finish it before its timeout, or extend it; then another node takes over.",
-        .more = "Ends with 1 when none is due.\n\n"
+        .about = "Claims a due tick of these schedules, or of all schedules without a queue.\n"
+                 "Prints one line: token, slot, schedule, attempt and payload, with tabs between.\n"
+                 "Finish the tick before its timeout, or extend it. Otherwise another node takes\n"
+                 "over.",
+        .more = "Ends with 1 when none is due.\n"
+                "\n"
                 "  pgwork cron claim sweep | while read -r token slot rest; do\n"
                 "      sweep \"$slot\" && pgwork cron finish \"$token\"\n"
                 "  done",
@@ -379,18 +380,18 @@ static int cron_claim(cli *c, int argc, char **argv)
 static int cron_token(cli *c, pgw_token *token, const char *word)
 {
     if (pgw_token_parse(word, token) == PGW_OK) return CLI_DONE;
-    return cli_fail(CLI_USAGE, "it is the first word that `pgwork cron claim` printed",
+    return cli_fail(CLI_USAGE, "the token is the first word that `pgwork cron claim` prints",
                     "%s: \"%s\" is not a valid token", c->command, word);
 }
 
 static int cron_finish(cli *c, int argc, char **argv)
 {
     const char *error = NULL;
-    const opt opts[] = {{'e', "error", "TEXT", "it failed, and why", .text = &error},
+    const opt opts[] = {{'e', "error", "TEXT", "the tick failed, for this reason", .text = &error},
                         {.name = NULL}};
     static const usage use = {
         .synopsis = "cron finish TOKEN [-e TEXT]",
-        .about = "The tick is over. Ends with 1 when another node has it by now.",
+        .about = "Finishes a claimed tick. Ends with 1 when another node has claimed it.",
         .min = 1,
         .max = 1,
         .missing = "TOKEN",
@@ -407,12 +408,13 @@ static int cron_finish(cli *c, int argc, char **argv)
 static int cron_extend(cli *c, int argc, char **argv)
 {
     int64_t timeout_ms = 0;
-    const opt opts[] = {{0, "timeout", "TIME", "from now (as the schedule says)", .ms = &timeout_ms,
-                         .min = 100, .max = 7 * CLI_DAY},
+    const opt opts[] = {{0, "timeout", "TIME", "timeout from now (that of the schedule)",
+                         .ms = &timeout_ms, .min = 100, .max = 7 * CLI_DAY},
                         {.name = NULL}};
     static const usage use = {
         .synopsis = "cron extend TOKEN [--timeout TIME]",
-        .about = "Still at it: holds the tick longer. Ends with 1 when another node has it by now.",
+        .about = "Extends the timeout of a claimed tick. Ends with 1 when another node has\n"
+                 "claimed it.",
         .min = 1,
         .max = 1,
         .missing = "TOKEN",
@@ -433,7 +435,7 @@ static int cron_break(cli *c, const char *name)
     if (code != CLI_DONE) return code;
     if (pgw_cron_break(c->h, name, &held) < 0) return cli_fail_at(c->h);
     if (held) return CLI_DONE;
-    cli_say(c, "no tick was held");
+    cli_say(c, "no node holds a tick of this schedule");
     return CLI_NOTHING;
 }
 
@@ -441,15 +443,15 @@ static int cron_release(cli *c, int argc, char **argv)
 {
     bool force = false;
     const opt opts[] = {
-        {0, "force", NULL, "take the tick of this schedule from whoever has it", .flag = &force},
+        {0, "force", NULL, "take the tick of this schedule from its holder", .flag = &force},
         {.name = NULL}};
     static const usage use = {
         .synopsis = "cron release TOKEN\ncron release --force NAME",
-        .about =
-            "Not done after all: another node may have it at once. With --force its node is not\n"
-            "asked: its token is stale from then on. Plans of a server's clock that was ahead are\n"
-            "planned and decided is forgotten, too. Only for operators.",
-        .more = "--force ends with 1 when no tick was held.",
+        .about = "Leaves a claimed tick to another node at once. --force takes the tick from the\n"
+                 "node that holds it, and makes the token of that node stale. It also discards\n"
+                 "times that were planned while the clock of the server was ahead. --force is for\n"
+                 "operators only.",
+        .more = "--force ends with 1 when no node holds a tick of this schedule.",
         .min = 1,
         .max = 1,
         .missing = "TOKEN, or --force and NAME",
@@ -479,7 +481,8 @@ int cmd_cron(cli *c, int argc, char **argv)
                     "cron next EXPRESSION [--tz ZONE] [-n N] [--after TIME]\ncron tick\n"
                     "cron claim [NAME...] [--node NODE]\ncron finish TOKEN [-e TEXT]\n"
                     "cron extend TOKEN [--timeout TIME]\ncron release TOKEN | --force NAME",
-        .about = "Schedules: each tick happens once, on one of many machines.\n\n"
+        .about = "Schedules: each tick happens once, on one of many machines.\n"
+                 "\n"
                  "  list      list schedules and their next times\n"
                  "  add       create or change a schedule\n"
                  "  apply     create the schedules of a file\n"

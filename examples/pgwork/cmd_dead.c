@@ -54,15 +54,14 @@ static int dead_list(cli *c, int argc, char **argv)
 {
     pgw_jobs_opts o = PGW_JOBS_OPTS_INIT;
     const opt opts[] = {
-        {'k', "kind", "KIND", "of this kind", .text = &o.kind},
-        {'n', "limit", "N", "at most N jobs (100)", .number = &o.limit, .min = 1, .max = 100000},
-        {0, "after", "ID", "go on behind this job", .big = &o.after_id},
+        {'k', "kind", "KIND", "only of this kind", .text = &o.kind},
+        {'n', "limit", "N", "list up to N jobs (100)", .number = &o.limit, .min = 1, .max = 100000},
+        {0, "after", "ID", "only jobs with a higher id", .big = &o.after_id},
         {.name = NULL}};
     static const usage use = {
         .synopsis = "dead list [QUEUE] [-k KIND] [-n N] [--after ID]",
-        .about = "Lists dead letters with the last line of their error, in the order of their "
-                 "ids; where\n"
-                 "there may be more, stderr prints how to go on: --after the last one.",
+        .about = "Lists dead letters with the last line of their error, in the order of their\n"
+                 "ids. If there may be more, stderr prints the --after option for the next page.",
         .more = "Ends with 1 when there are none.",
         .max = 1,
     };
@@ -96,12 +95,12 @@ static int dead_redrive(cli *c, int argc, char **argv)
     const char *kind = NULL;
     int64_t limit = 0, moved = 0;
     const opt opts[] = {{'k', "kind", "KIND", "only of this kind", .text = &kind},
-                        {'n', "limit", "N", "at most N of them (0: all)", .big = &limit},
+                        {'n', "limit", "N", "at most N dead letters (0: all)", .big = &limit},
                         {.name = NULL}};
     static const usage use = {
         .synopsis = "dead redrive QUEUE [-k KIND] [-n N]",
-        .about = "Brings dead letters back to ready, with a fresh count of attempts.",
-        .more = "Ends with 1 when there are none. Single ones: pgwork retry.",
+        .about = "Makes dead letters ready again, and sets their count of attempts to 0.",
+        .more = "Ends with 1 when there are none. By id: `pgwork retry`.",
         .min = 1,
         .max = 1,
         .missing = "QUEUE",
@@ -122,15 +121,15 @@ static int dead_purge(cli *c, int argc, char **argv)
     bool all = false;
     int64_t older_ms = -1, deleted = 0, *ids;
     const opt opts[] = {{'k', "kind", "KIND", "only of this kind", .text = &kind},
-                        {0, "older-than", "TIME", "only those that died longer ago",
+                        {0, "older-than", "TIME", "only those that died longer than TIME ago",
                          .ms = &older_ms, .max = 10 * CLI_YEAR},
-                        {0, "all", NULL, "all of the queue", .flag = &all},
+                        {0, "all", NULL, "all dead letters of the queue", .flag = &all},
                         {.name = NULL}};
     static const usage use = {
         .synopsis = "dead purge QUEUE [-k KIND] [--older-than TIME] [ID...]\n"
                     "dead purge QUEUE --all",
-        .about = "Deletes dead letters for good: single ones, those of a kind, old ones, or all.",
-        .more = "Ends with 1 when there are none, or when one of the IDs is none of them.",
+        .about = "Deletes dead letters: by id, by kind, by age, or all.",
+        .more = "Ends with 1 when there are none, or when an ID is not such a dead letter.",
         .min = 1,
         .max = -1,
         .missing = "QUEUE",
@@ -155,7 +154,7 @@ static int dead_purge(cli *c, int argc, char **argv)
         if (st >= 0 && deleted < (int64_t)n) {
             code =
                 cli_ids_not(kind || older_ms >= 0 ? "matching dead letter" : "dead letter", a.at[0],
-                            ids, n, deleted, "`pgwork show ID` shows what became of a job");
+                            ids, n, deleted, "`pgwork show ID` shows the state of a job");
         }
         code = cli_finish(code);
     }
@@ -174,7 +173,9 @@ int cmd_dead(cli *c, int argc, char **argv)
                     "dead redrive QUEUE [-k KIND] [-n N]\n"
                     "dead purge QUEUE [-k KIND] [--older-than TIME] [ID...]\n"
                     "dead purge QUEUE --all",
-        .about = "Dead letters: jobs that used up their attempts, or failed for good.\n\n"
+        .about = "Manages dead letters: jobs that used up their attempts, or that a worker\n"
+                 "declared dead.\n"
+                 "\n"
                  "  list      list dead letters and their errors\n"
                  "  redrive   make them ready again, with a fresh count of attempts\n"
                  "  purge     delete them",

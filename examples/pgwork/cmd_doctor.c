@@ -81,12 +81,10 @@ int cmd_doctor(cli *c, int argc, char **argv)
     static const opt opts[] = {{.name = NULL}};
     static const usage use = {
         .synopsis = "doctor",
-        .about = "Examines the server's settings, the schema and its roles, reapers, expired "
-                 "leases, queues\n"
-                 "that are shut or whose jobs nobody claims, dead letters, schedules, what holds "
-                 "vacuum back,\n"
-                 "bloat, indexes and clocks, and says what to do about what it finds.",
-        .more = "Ends with 1 when something is bad. -q leaves out what is well.",
+        .about = "Examines the server, the schema and its roles, reapers, expired leases, paused\n"
+                 "queues, jobs that nobody claims, dead letters, schedules, what holds back\n"
+                 "vacuum, bloat, indexes and clocks. Says what to do about each fault.",
+        .more = "Ends with 1 when a finding is BAD. -q leaves out findings that are ok.",
     };
     args a;
     int code = opts_parse(c, &a, &use, opts, argc, argv);

@@ -215,7 +215,7 @@ static int enqueue_file(enqueue *e)
     if (in->fd < 0) {
         code = cli_fail(CLI_USAGE, NULL, "cannot open %s: %s", e->file, strerror(errno));
     } else {
-        if (isatty(in->fd)) cli_say(e->c, "one job a line, end with Ctrl-D");
+        if (isatty(in->fd)) cli_say(e->c, "reading jobs, one per line; end with Ctrl-D");
         code = enqueue_stream(e, in, named ? e->file : "stdin");
     }
     if (named && in->fd >= 0) close(in->fd);
@@ -265,7 +265,7 @@ static void enqueue_summary(const enqueue *e, int64_t added)
     if (e->by_statement) {
         if (e->exists + e->replaced + e->repeated > 0) {
             cli_say(c,
-                    "%" PRId64 " new, %" PRId64 " there already, %" PRId64 " replaced, %" PRId64
+                    "%" PRId64 " new, %" PRId64 " existed, %" PRId64 " replaced, %" PRId64
                     " repeated",
                     e->added, e->exists, e->replaced, e->repeated);
         }
@@ -302,43 +302,92 @@ static int enqueue_run(enqueue *e, const args *a)
     } else if (added) {
         /* also with -q: who sends all of it again has them twice */
         cli_fail(code, NULL, "%" PRId64 " jobs before it were enqueued%s", added,
-                 code == CLI_UNKNOWN ? ", the next lot: unknown" : "");
+                 code == CLI_UNKNOWN ? ", those of the next batch: unknown" : "");
     } else if (code != CLI_UNKNOWN && pgw_error_status(c->h) != PGW_EPROTO) {
         cli_say(c, "nothing was enqueued");
     }
     return cli_finish(code);
 }
 
-static int enqueue_check(enqueue *e, const char *scope, const char *policy, const args *a)
+/* The place of a word among these; n: none. */
+static int enqueue_word(const char *const *words, int n, const char *word, size_t size)
+{
+    int i = 0;
+    while (i < n && (strlen(words[i]) != size || memcmp(words[i], word, size) != 0)) i++;
+    return i;
+}
+
+/* Words with commas between, as flags. */
+static int enqueue_replaced(const char *command, const char *text, int *flags)
+{
+    static const char *const words[] = {"payload", "kind", "priority", "time"};
+    for (const char *at = text; at; at = *at ? at + 1 : NULL) {
+        size_t size = strcspn(at, ",");
+        int i = enqueue_word(words, 4, at, size);
+        if (i == 4) {
+            return cli_fail(CLI_USAGE, "--key-replace payload,time",
+                            "%s: --key-replace is \"%s\": allowed is a list of payload, kind, "
+                            "priority and time",
+                            command, text);
+        }
+        *flags |= 1 << i;
+        at += size;
+    }
+    return CLI_DONE;
+}
+
+static int enqueue_key(enqueue *e, const char *scope, const char *policy, const char *replaced)
 {
     static const char *const scopes[] = {"unfinished", "ready", "period"};
-    static const char *const policies[] = {"skip", "replace", "error"};
+    static const char *const policies[] = {"skip", "replace", "error", "delay"};
     const char *command = e->c->command;
     pgw_job_spec *job = &e->form.model;
-    int s = 0, p = 0;
-    while (s < 3 && strcmp(scopes[s], scope) != 0) s++;
-    while (p < 3 && strcmp(policies[p], policy) != 0) p++;
+    int s = enqueue_word(scopes, 3, scope, strlen(scope));
+    int p = enqueue_word(policies, 4, policy, strlen(policy));
     if (s == 3) {
         return cli_fail(CLI_USAGE, NULL,
                         "%s: --key-scope is \"%s\": allowed is unfinished, ready or period",
                         command, scope);
     }
-    if (p == 3) {
+    if (p == 4) {
         return cli_fail(CLI_USAGE, NULL,
-                        "%s: --key-policy is \"%s\": allowed is skip, replace or error", command,
-                        policy);
+                        "%s: --key-policy is \"%s\": allowed is skip, replace, delay or error",
+                        command, policy);
     }
     job->key_scope = (pgw_key_scope)s;
     job->key_policy = (pgw_key_policy)p;
-    if (job->key_scope == PGW_KEY_SCOPE_PERIOD && job->key_period_ms == 0) {
-        return cli_fail(CLI_USAGE, "--key-period 1h", "%s: --key-scope period needs a period",
+    bool delay = job->key_policy == PGW_KEY_POLICY_DELAY;
+    bool period = job->key_scope == PGW_KEY_SCOPE_PERIOD;
+    if ((period || delay) && job->key_period_ms == 0) {
+        return cli_fail(CLI_USAGE, "--key-period 1h", "%s: %s needs a period", command,
+                        delay ? "--key-policy delay" : "--key-scope period");
+    }
+    if (!period && !delay && job->key_period_ms) {
+        return cli_fail(CLI_USAGE, NULL,
+                        "%s: --key-period is for --key-scope period and --key-policy delay",
                         command);
     }
-    if (job->key_scope != PGW_KEY_SCOPE_PERIOD && job->key_period_ms) {
-        return cli_fail(CLI_USAGE, NULL, "%s: --key-period is for --key-scope period", command);
+    if (delay && period) {
+        return cli_fail(CLI_USAGE, NULL,
+                        "%s: --key-scope is \"period\": allowed is ready with --key-policy delay",
+                        command);
     }
+    if (replaced && !delay && job->key_policy != PGW_KEY_POLICY_REPLACE) {
+        return cli_fail(CLI_USAGE, NULL, "%s: --key-replace is for --key-policy replace and delay",
+                        command);
+    }
+    return enqueue_replaced(command, replaced, &job->key_replace);
+}
+
+static int enqueue_check(enqueue *e, const args *a)
+{
+    const char *command = e->c->command;
+    const pgw_job_spec *job = &e->form.model;
     if (job->run_at_us && job->delay_ms) {
         return cli_fail(CLI_USAGE, NULL, "%s: --run-at or --delay, not both", command);
+    }
+    if (job->expires_us && job->ttl_ms != PGW_UNLIMITED) {
+        return cli_fail(CLI_USAGE, NULL, "%s: --expires or --ttl, not both", command);
     }
     e->from_arguments = a->count > 1;
     if (e->from_arguments + (e->file != NULL) + e->empty > 1) {
@@ -362,57 +411,57 @@ int cmd_enqueue(cli *c, int argc, char **argv)
     pgw_job_spec *job = &e.form.model;
     wordlist tags = {0};
     bool json_lines = false, full = false, zero = false;
-    const char *scope = "unfinished", *policy = "skip";
+    const char *scope = "unfinished", *policy = "skip", *replaced = NULL;
     const opt opts[] = {
-        {'f', "file", "FILE", "jobs from FILE, one a line (- or nothing: stdin)", .text = &e.file},
-        {'0', "null", NULL, "records end with NUL, as of `find -print0`", .flag = &zero},
-        {'J', "json-lines", NULL, "each line is the payload, as JSON", .flag = &json_lines},
-        {'F', "full", NULL, "each line is an object: payload, kind, priority, ...", .flag = &full},
-        {0, "member", "NAME", "a plain line becomes {\"NAME\": line} (line)",
+        {'f', "file", "FILE", "read jobs from FILE, one per line (- or none: stdin)",
+         .text = &e.file},
+        {'0', "null", NULL, "lines end with NUL, like those of `find -print0`", .flag = &zero},
+        {'J', "json-lines", NULL, "each line is a payload, as JSON", .flag = &json_lines},
+        {'F', "full", NULL, "each line is an object that describes the job", .flag = &full},
+        {0, "member", "NAME", "a line of text becomes {\"NAME\": \"text\"} (line)",
          .text = &e.form.member},
-        {0, "empty", NULL, "one job without a payload", .flag = &e.empty},
-        {'b', "body", "FILE", "opaque bytes beside the payload of one job", .text = &e.body},
-        {'k', "kind", "KIND", "what sort of job", .text = &job->kind},
+        {0, "empty", NULL, "add one job without a payload", .flag = &e.empty},
+        {'b', "body", "FILE", "bytes to store beside the payload of one job", .text = &e.body},
+        {'k', "kind", "KIND", "kind of the jobs", .text = &job->kind},
         {'p', "priority", "N", "0 (first) to 9 (0)", .number = &job->priority, .min = 0, .max = 9},
-        {0, "delay", "TIME", "not before TIME from now", .ms = &job->delay_ms,
-         .max = 10 * CLI_YEAR},
-        {0, "run-at", "WHEN", "not before, like 2030-01-31T12:00:00Z", .time_us = &job->run_at_us},
-        {0, "max-attempts", "N", "then to the dead letters (as the queue says)",
-         .number = &job->max_attempts, .min = 1, .max = 1000},
-        {0, "lease", "TIME", "lease of these jobs (as the queue says)", .ms = &job->lease_ms,
+        {0, "delay", "TIME", "ready TIME from now", .ms = &job->delay_ms, .max = 10 * CLI_YEAR},
+        {0, "run-at", "WHEN", "ready at WHEN, such as 2030-01-31T12:00:00Z",
+         .time_us = &job->run_at_us},
+        {0, "max-attempts", "N", "failed attempts until a dead letter (that of the queue)",
+         .number = &job->max_attempts, .min = 1, .max = 1000, .unlimited = true},
+        {0, "lease", "TIME", "lease of these jobs (that of the queue)", .ms = &job->lease_ms,
          .min = 100, .max = 86400000},
-        {'t', "tag", "TAG", "may be given up to 32 times", .words = &tags},
+        {'t', "tag", "TAG", "add a tag; up to 32 times", .words = &tags},
         {0, "key", "KEY", "unique key of the job", .text = &job->key},
-        {0, "key-scope", "SCOPE",
-         "the key is taken while unfinished, ready or for a period (unfinished)", .text = &scope},
-        {0, "key-policy", "POLICY", "when the key is taken: skip, replace or error (skip)",
+        {0, "key-scope", "SCOPE", "key is taken while unfinished, ready or period (unfinished)",
+         .text = &scope},
+        {0, "key-policy", "POLICY", "if the key is taken: skip, replace, delay or error (skip)",
          .text = &policy},
-        {0, "key-period", "TIME", "for --key-scope period", .ms = &job->key_period_ms, .min = 1,
-         .max = CLI_YEAR},
-        {0, "group", "NAME", "its group, which has a limit", .text = &job->group},
-        {0, "expires-at", "WHEN", "kept with the job, as --run-at", .time_us = &job->expires_us},
+        {0, "key-replace", "WHAT",
+         "list of payload, kind, priority, time, to be replaced (payload)", .text = &replaced},
+        {0, "key-period", "TIME", "period of --key-scope period; with delay the longest delay",
+         .ms = &job->key_period_ms, .min = 1, .max = CLI_YEAR},
+        {0, "group", "NAME", "group of the job, which has a limit", .text = &job->group},
+        {0, "expires", "WHEN", "not started after WHEN, such as 2030-01-31T12:00:00Z (never)",
+         .time_us = &job->expires_us},
+        {0, "ttl", "TIME", "or: not started later than TIME after it became ready",
+         .ms = &job->ttl_ms, .min = 1, .max = 10 * CLI_YEAR},
         {0, "meta", "JSON", "an object that a claim returns beside the payload",
          .text = &job->meta},
         {0, "op", "UUID", "a second call with the same UUID adds nothing", .text = &e.op},
         {.name = NULL}};
     static const usage use = {
         .synopsis = "enqueue QUEUE JOB... [OPTIONS]\nenqueue QUEUE [-f FILE] [OPTIONS] < LINES",
-        .about = "Adds jobs. A JOB or line of text becomes the payload {\"line\": \"...\"}; with "
-                 "--json-lines it is\n"
-                 "the payload; with --full it is an object with any of payload, kind, priority, "
-                 "delay_ms,\n"
-                 "run_at, max_attempts, lease_ms, tags, key, group, expires_at and meta, and the "
-                 "options "
-                 "say\n"
-                 "what it leaves out.",
-        .more = "Prints the id of each job that came by an argument, --key, --op or --full. The "
-                "others go in\n"
-                "all or none, by one COPY, if the role is a member of the tables' owner. All else "
-                "goes in by\n"
-                "lots of up to 10,000 jobs or 8 MB, each all or none: when one fails, those "
-                "before it are in.\n"
-                "A line that is not UTF-8 or not JSON is named, and nothing of its lot is "
-                "added.\n\n"
+        .about = "Adds jobs. A JOB or line of text becomes the payload {\"line\": \"...\"}. With\n"
+                 "--json-lines it is the payload. With --full it is an object with any of\n"
+                 "payload, kind, priority, delay_ms, run_at, max_attempts, lease_ms, tags, key,\n"
+                 "group, expires_at, ttl_ms and meta. The options supply missing members.",
+        .more = "Prints the id of each job that came by an argument, --key, --op or --full. If\n"
+                "the role is a member of the tables' owner, one COPY adds all other jobs or\n"
+                "none. Otherwise jobs are added in batches of up to 10,000 jobs or 8 MB. If a\n"
+                "batch fails, earlier batches stay. A line that is not UTF-8 or not valid JSON\n"
+                "is named, and nothing of its batch is added.\n"
+                "\n"
                 "  pgwork enqueue thumbs a.png b.png\n"
                 "  find /data -name '*.png' -print0 | pgwork enqueue -0 thumbs --member file",
         .min = 1,
@@ -428,7 +477,8 @@ int cmd_enqueue(cli *c, int argc, char **argv)
         e.form.keys = full;
         job->tags = tags.at;
         job->tags_count = tags.count;
-        code = enqueue_check(&e, scope, policy, &a);
+        code = enqueue_key(&e, scope, policy, replaced);
+        if (code == CLI_DONE) code = enqueue_check(&e, &a);
         if (code == CLI_DONE) code = enqueue_run(&e, &a);
         free((void *)(uintptr_t)job->body);
     }

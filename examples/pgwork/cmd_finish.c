@@ -59,7 +59,7 @@ static int refs_read(refs *r)
 static int refs_collect(const cli *c, refs *r, const args *a)
 {
     if (a->count == 1) {
-        if (isatty(STDIN_FILENO)) cli_say(c, "ID TOKEN on each line, end with Ctrl-D");
+        if (isatty(STDIN_FILENO)) cli_say(c, "reading ID TOKEN, one job per line; end with Ctrl-D");
         return refs_read(r);
     }
     if (a->count % 2 == 0) {
@@ -94,14 +94,14 @@ static void finish_tell(const cli *c, int64_t id, pgw_status outcome)
         out_text(&o, "status", word);
         out_end(&o);
     } else if (outcome == PGW_OUTCOME_CANCEL) {
-        cli_say(c, "job %lld: extended, but somebody cancelled it", (long long)id);
+        cli_say(c, "job %lld: extended, but cancelled", (long long)id);
     } else if (outcome == PGW_ELEASE) {
         cli_say(c, "job %lld: refused, the lease is lost", (long long)id);
     } else if (outcome == PGW_ELOCKED) {
-        cli_say(c, "job %lld: not extended, another transaction holds it just now; try again",
+        cli_say(c, "job %lld: not extended, another transaction holds its row; try again",
                 (long long)id);
     } else if (outcome != PGW_OK) {
-        cli_say(c, "job %lld: refused, there is no such job any more", (long long)id);
+        cli_say(c, "job %lld: refused, the job is finished or does not exist", (long long)id);
     }
 }
 
@@ -159,13 +159,12 @@ static int finish_run(cli *c, const finish *f, const opt *opts, const usage *use
         int lot = finish_lot(c, f, a.at[0], r.at + i, n, &refused);
         if (finish_rank(lot) > finish_rank(code)) code = lot;
         if (finish_rank(code) == FINISH_ERROR && left > n) {
-            cli_fail(code, NULL, "jobs that were not tried: %zu", left - n);
+            cli_fail(code, NULL, "%zu jobs were not tried", left - n);
         }
     }
     free(r.at);
     if (refused && !c->json && !c->quiet) {
-        fputs("hint: do nothing more for it: `pgwork show ID` shows who has it now, or what became "
-              "of it\n",
+        fputs("hint: do nothing more for refused jobs; `pgwork show ID` shows their state\n",
               stderr);
     }
     return cli_finish(code);
@@ -173,11 +172,11 @@ static int finish_run(cli *c, const finish *f, const opt *opts, const usage *use
 
 #define FINISH_SYNOPSIS(verb, options) \
     verb " QUEUE ID TOKEN [ID TOKEN...]" options "\n" verb " QUEUE" options " < LINES"
-#define FINISH_MORE                                                                               \
-    "Without ids, lines are read from stdin: id and token first, as claim prints them.\n"         \
-    "With --json a line for each job: {\"id\":1,\"status\":\"ok\"}; stale: another claim has or " \
-    "had it\n"                                                                                    \
-    "since; gone: finished, cancelled or never there. Ends with 1 when a job was refused."
+#define FINISH_MORE                                                                           \
+    "Without ids, reads lines from stdin: id and token first, as claim prints them. With\n"   \
+    "--json prints a line for each job: {\"id\":1,\"status\":\"ok\"}. stale: another claim\n" \
+    "has the job, or had it since. gone: the job is finished or cancelled, or it never\n"     \
+    "existed. Ends with 1 when a job was refused."
 
 static pgw_status finish_complete(cli *c, const finish *f, const char *queue, pgw_ref *at, size_t n)
 {
@@ -195,7 +194,7 @@ int cmd_complete(cli *c, int argc, char **argv)
 {
     finish f = {.call = finish_complete};
     const opt opts[] = {{0, "output", "JSON",
-                         "the result, kept as long as the queue's retention says",
+                         "result of the jobs, kept for the retention of the queue",
                          .text = &f.output},
                         {.name = NULL}};
     static const usage use = {
@@ -217,16 +216,16 @@ static pgw_status finish_fail(cli *c, const finish *f, const char *queue, pgw_re
 int cmd_fail(cli *c, int argc, char **argv)
 {
     finish f = {.call = finish_fail, .fail = PGW_FAIL_OPTS_INIT};
-    const opt opts[] = {{'e', "error", "TEXT", "why, kept with the job", .text = &f.fail.error},
-                        {0, "retry", "TIME", "again after TIME (as the queue's backoff says)",
-                         .ms = &f.fail.retry_ms, .max = CLI_YEAR},
-                        {0, "dead", NULL, "to the dead letters at once", .flag = &f.fail.dead},
-                        {.name = NULL}};
+    const opt opts[] = {
+        {'e', "error", "TEXT", "reason, kept with the job", .text = &f.fail.error},
+        {0, "retry", "TIME", "try again after TIME (backoff of the queue)", .ms = &f.fail.retry_ms,
+         .max = CLI_YEAR},
+        {0, "dead", NULL, "make the jobs dead letters at once", .flag = &f.fail.dead},
+        {.name = NULL}};
     static const usage use = {
         .synopsis = FINISH_SYNOPSIS("fail", " [-e TEXT] [--retry TIME | --dead]"),
-        .about =
-            "Fails claimed jobs. They are tried again later. After the last attempt they become\n"
-            "dead letters.",
+        .about = "Fails claimed jobs. They are tried again later. After the last attempt they\n"
+                 "become dead letters.",
         .more = FINISH_MORE,
         .min = 1,
         .max = -1,
@@ -245,16 +244,16 @@ static pgw_status finish_extend(cli *c, const finish *f, const char *queue, pgw_
 int cmd_extend(cli *c, int argc, char **argv)
 {
     finish f = {.call = finish_extend, .ms = PGW_DEFAULT};
-    const opt opts[] = {{0, "lease", "TIME", "from now on (as the job or its queue says)",
+    const opt opts[] = {{0, "lease", "TIME", "new lease, from now (that of the job or its queue)",
                          .ms = &f.ms, .min = 100, .max = 86400000},
                         {.name = NULL}};
     static const usage use = {
         .synopsis = FINISH_SYNOPSIS("extend", " [--lease TIME]"),
-        .about = "Extends the leases of claimed jobs. Ends with 7 when all were extended, and\n"
-                 "somebody asked to cancel one of them: stop, and finish it.",
-        .more = FINISH_MORE "\nAlso locked: another transaction holds it just now, try again (this "
-                            "ends with 1, too);\n"
-                            "cancel: extended, but somebody cancelled it.",
+        .about = "Extends the leases of claimed jobs. Ends with 7 when all were extended, but\n"
+                 "one of them was cancelled: stop, and finish it.",
+        .more = FINISH_MORE
+        "\nlocked: another transaction holds the row, try again (also ends with 1).\n"
+        "cancel: extended, but the job was cancelled.",
         .min = 1,
         .max = -1,
         .missing = "QUEUE",
@@ -274,8 +273,8 @@ int cmd_release(cli *c, int argc, char **argv)
     const opt opts[] = {{.name = NULL}};
     static const usage use = {
         .synopsis = FINISH_SYNOPSIS("release", ""),
-        .about = "Requeues claimed jobs that were not started, behind waiting jobs. No attempt is "
-                 "counted.",
+        .about = "Requeues claimed jobs that were not started. They wait behind other jobs of\n"
+                 "their priority. No attempt is counted.",
         .more = FINISH_MORE,
         .min = 1,
         .max = -1,
@@ -295,7 +294,7 @@ int cmd_snooze(cli *c, int argc, char **argv)
 {
     finish f = {.call = finish_snooze, .ms = 30000};
     const opt opts[] = {
-        {0, "delay", "TIME", "again after TIME (30s)", .ms = &f.ms, .max = 10 * CLI_YEAR},
+        {0, "delay", "TIME", "ready TIME from now (30s)", .ms = &f.ms, .max = 10 * CLI_YEAR},
         {.name = NULL}};
     static const usage use = {
         .synopsis = FINISH_SYNOPSIS("snooze", " [--delay TIME]"),

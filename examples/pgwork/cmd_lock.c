@@ -39,7 +39,7 @@ static int lock_check_ours(cli *c, const char *name, bool shared)
     pgw_lock_who who = PGW_LOCK_WHO_INIT;
     if (!fences || pgw_lock_holder(c->h, name, &who) != PGW_OK) return CLI_DONE;
     if ((shared && who.shared) || !lock_is_listed(fences, who.fence)) return CLI_DONE;
-    return cli_fail(CLI_USAGE, "it would wait for itself: take another lock, or none",
+    return cli_fail(CLI_USAGE, "the command would wait for itself; use another lock, or none",
                     "the lock is held for the command that runs this one");
 }
 
@@ -71,8 +71,8 @@ static int lock_run(cli *c, const args *a, pgw_lock *lock, int64_t grace_ms)
     int code = guard_run(&g);
     pgw_status st = pgw_lock_release(lock);
     if (st == PGW_OK || code == CLI_LOST) return code;
-    return cli_fail(CLI_LOST, "it may not have been alone", "the lock was lost while %s ran",
-                    a->command[0]);
+    return cli_fail(CLI_LOST, "another command may have run at the same time",
+                    "the lock was lost while %s ran", a->command[0]);
 }
 
 /* -- for operators -------------------------------------------------------------------------- */
@@ -84,10 +84,11 @@ static int lock_break(cli *c, int argc, char **argv)
                         {.name = NULL}};
     static const usage use = {
         .synopsis = "lock --break NAME",
-        .about = "Ends the sessions of the server that hold a lock, so that others get it. Their\n"
-                 "fencing number is stale, and their commands are ended as when a connection is\n"
-                 "lost. Only for operators; the owner of the schema needs pg_signal_backend.",
-        .more = "Exit code 1: nobody holds it.",
+        .about = "Ends the sessions that hold a lock, so that others can take it. The fencing\n"
+                 "number of the holders is then stale, and their commands are stopped as after a\n"
+                 "lost connection. For operators only. The owner of the schema needs\n"
+                 "pg_signal_backend.",
+        .more = "Exit code 1: nobody holds the lock.",
         .min = 1,
         .max = 1,
         .missing = "NAME",
@@ -98,7 +99,7 @@ static int lock_break(cli *c, int argc, char **argv)
     if (code != OPTS_GO) return code;
     if ((code = cli_open(c, false)) != CLI_DONE) return code;
     if (pgw_lock_break(c->h, a.at[0], &ended) < 0) return cli_fail_at(c->h);
-    cli_say(c, "%lld ended", (long long)ended);
+    cli_say(c, "%lld sessions ended", (long long)ended);
     return ended > 0 ? CLI_DONE : CLI_NOTHING;
 }
 
@@ -117,29 +118,31 @@ int cmd_lock(cli *c, int argc, char **argv)
     int held = CLI_HELD;
     const char *pass = NULL;
     const opt opts[] = {
-        {'s', "shared", NULL, "together with others that share (alone)", .flag = &shared},
-        {'w', "wait", "TIME", "wait so long (without limit)", .ms = &wait_ms,
-         .max = GUARD_WAIT_MAX},
+        {'s', "shared", NULL, "share the lock with others that use -s (exclusive)",
+         .flag = &shared},
+        {'w', "wait", "TIME", "wait up to TIME (no limit)", .ms = &wait_ms, .max = GUARD_WAIT_MAX},
         {'n', "no-wait", NULL, "do not wait", .flag = &no_wait},
-        {'E', "held-code", "N", "exit code when it is held by somebody else (75)", .number = &held,
+        {'E', "held-code", "N", "exit code when the lock is not obtained (75)", .number = &held,
          .min = 0, .max = 255},
         {0, "grace", "TIME", "between TERM and KILL when the lock is lost (5s)", .ms = &grace_ms,
          .max = 86400000},
-        {0, "pass", "SIGNALS", "pass these on to the command: USR1,USR2,HUP", .text = &pass},
+        {0, "pass", "SIGNALS", "pass these signals to the command: USR1,USR2,HUP", .text = &pass},
         {.name = NULL}};
     static const usage use = {
         .synopsis = "lock [-s] [-w TIME | -n] [-E N] [--grace TIME] [--pass SIGNALS]\n"
                     "       NAME -- COMMAND [ARG...]\nlock --break NAME",
-        .about =
-            "Runs a command while holding a named lock, on whatever machine, as flock does with\n"
-            "a file. The lock is free when the command ends. The command is ended when the lock\n"
-            "is lost with its connection, and by any signal that would end this process. It\n"
-            "finds the lock's name in PGWORK_LOCK and its fencing number in PGWORK_FENCE.",
-        .more =
-            "Exit code: that of the command; 75: held by somebody else; 74: lost meanwhile;\n"
-            "126, 127: the command cannot be started, is not there.\n\n"
-            "Programs that the command started end with it, except where stdin is a terminal, or\n"
-            "when this process is killed. A third signal kills them and ends pgwork at once.",
+        .about = "Runs a command while holding a named lock, as flock does with a file, but on\n"
+                 "all machines. The lock is released when the command ends. The command is\n"
+                 "stopped if the lock is lost with its connection, or by any signal that would\n"
+                 "end this process. It finds the lock's name in PGWORK_LOCK and its fencing\n"
+                 "number in PGWORK_FENCE.",
+        .more = "Exit code: that of the command. 75: the lock was not obtained. 74: the lock was\n"
+                "lost while the command ran. 126, 127: the command cannot be started, or does\n"
+                "not exist.\n"
+                "\n"
+                "Processes that the command started are stopped with it, except if stdin is a\n"
+                "terminal, or if this process is killed. A third signal kills them and ends\n"
+                "pgwork at once.",
         .min = 1,
         .max = 1,
         .missing = "NAME",
@@ -207,10 +210,10 @@ int cmd_locks(cli *c, int argc, char **argv)
     static const opt opts[] = {{.name = NULL}};
     static const usage use = {
         .synopsis = "locks [NAME]",
-        .about =
-            "Lists the holders of a lock and its waiters in their order; without NAME: all locks.\n"
-            "PID is the server's process; `pgwork lock --break NAME` takes the lock away.",
-        .more = "Exit code 1: nobody holds or waits.",
+        .about = "Lists the holders and the waiters of one lock or of all, in their order. PID is\n"
+                 "the server's process. `pgwork lock --break NAME` takes the lock from a holder\n"
+                 "that hangs.",
+        .more = "Exit code 1: there are no holders and no waiters.",
         .max = 1,
     };
     static const char *const headings[] = {"LOCK", "STATE",  "MODE",  "PID>",  "APPLICATION",
@@ -224,6 +227,6 @@ int cmd_locks(cli *c, int argc, char **argv)
     pgw_status st = pgw_locks_each(c->h, a.count ? a.at[0] : NULL, locks_each, &l);
     table_end(&l.rows);
     if (st < 0) return cli_fail_at(c->h);
-    if (st == PGW_OUTCOME_EMPTY) cli_say(c, "nobody holds or waits");
+    if (st == PGW_OUTCOME_EMPTY) cli_say(c, "there are no holders and no waiters");
     return cli_finish(cli_code(st));
 }

@@ -64,20 +64,17 @@ int cmd_ls(cli *c, int argc, char **argv)
     const char *state = NULL;
     const opt opts[] = {
         {'s', "state", "STATE", "ready, leased, delayed, dead, done or cancelled", .text = &state},
-        {'k', "kind", "KIND", "of this kind", .text = &o.kind},
-        {'n', "limit", "N", "at most N jobs (100)", .number = &o.limit, .min = 1, .max = 100000},
-        {0, "after", "ID", "go on behind this job", .big = &o.after_id},
+        {'k', "kind", "KIND", "only of this kind", .text = &o.kind},
+        {'n', "limit", "N", "list up to N jobs (100)", .number = &o.limit, .min = 1, .max = 100000},
+        {0, "after", "ID", "only jobs with a higher id", .big = &o.after_id},
         {.name = NULL}};
     static const usage use = {
         .synopsis = "ls [QUEUE] [-s STATE] [-k KIND] [-n N] [--after ID]",
-        .about = "Lists jobs. WHEN shows how long the lease lasts or how late it is, when a "
-                 "delayed job\n"
-                 "is due, or how long ago a job was finished. They come in the order of their "
-                 "ids; where\n"
-                 "there may be more, stderr prints how to go on: --after the last one.",
-        .more = "With --json each job is a line, with everything that `pgwork show` prints. Ends "
-                "with 1 when\n"
-                "there is none.",
+        .about = "Lists jobs in the order of their ids. WHEN shows the rest of a lease or how\n"
+                 "late it is, when a delayed job is due, or how long ago a job was finished. If\n"
+                 "there may be more, stderr prints the --after option for the next page.",
+        .more = "With --json each job is a line with everything that `pgwork show` prints. Ends\n"
+                "with 1 when no job was found.",
         .max = 1,
     };
     static const char *const headings[] = {"ID>",      "QUEUE", "STATE", "KIND",  "PRIO>",

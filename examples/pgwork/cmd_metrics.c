@@ -20,6 +20,7 @@ enum metric {
     JOBS,
     OLDEST,
     PAUSED,
+    HELD,
     DRAINING,
     PERMITS,
     TAKEN,
@@ -35,20 +36,22 @@ enum metric {
 static const struct {
     const char *name, *help;
 } described[METRICS] = {
-    [UP] = {"up", "1: all of this could be asked. 0: nothing else is here."},
-    [JOBS] = {"queue_jobs", "Jobs by state, counted no further than --at-most."},
-    [OLDEST] = {"queue_oldest_seconds", "How long the oldest ready job has waited; 0: none is."},
-    [PAUSED] = {"queue_paused", "1: nothing is claimed."},
-    [DRAINING] = {"queue_draining", "1: nothing is enqueued."},
-    [PERMITS] = {"semaphore_permits", "How many a semaphore has."},
-    [TAKEN] = {"semaphore_taken", "How many of them are taken."},
-    [WAITING] = {"semaphore_waiting", "How many stand in line for them."},
+    [UP] = {"up", "1 if the metrics could be read, else 0."},
+    [JOBS] = {"queue_jobs", "Jobs by state, counted up to --at-most."},
+    [OLDEST] = {"queue_oldest_seconds",
+                "How long the oldest ready job has waited; 0 if none is ready."},
+    [PAUSED] = {"queue_paused", "1 if claims are stopped."},
+    [HELD] = {"queue_held", "1 if claims are stopped until a time."},
+    [DRAINING] = {"queue_draining", "1 if enqueues are stopped."},
+    [PERMITS] = {"semaphore_permits", "Number of permits."},
+    [TAKEN] = {"semaphore_taken", "Number of permits that are held."},
+    [WAITING] = {"semaphore_waiting", "Number of waiting sessions."},
     [CRON_NEXT] = {"schedule_next_timestamp_seconds",
-                   "When the next tick is to come; in the past: it is late."},
-    [CRON_LAST] = {"schedule_last_timestamp_seconds", "When the last tick happened."},
-    [CRON_PAUSED] = {"schedule_paused", "1: no tick comes."},
-    [CRON_FAILING] = {"schedule_failing", "1: it cannot run, or a tick was given up."},
-    [GRADE] = {"doctor_grade", "What the doctor says of it: 0 good, 1 a note, 2 bad."},
+                   "Time of the next tick; it is late if in the past."},
+    [CRON_LAST] = {"schedule_last_timestamp_seconds", "Time of the last tick."},
+    [CRON_PAUSED] = {"schedule_paused", "1 if the schedule is paused."},
+    [CRON_FAILING] = {"schedule_failing", "1 if the schedule cannot run, or a tick was given up."},
+    [GRADE] = {"doctor_grade", "Grade of a check of the doctor: 0 good, 1 note, 2 bad."},
 };
 
 typedef struct grade {
@@ -115,18 +118,15 @@ static int metrics_queue(const pgw_queue_info *q, void *arg)
     const struct {
         const char *state;
         int64_t count;
-    } states[] = {{"ready", d->ready},
-                  {"leased", d->leased},
-                  {"delayed", d->delayed},
-                  {"gated", d->gated},
-                  {"dead", d->dead},
-                  {"done", d->done}};
+    } states[] = {{"ready", d->ready}, {"leased", d->leased}, {"delayed", d->delayed},
+                  {"gated", d->gated}, {"dead", d->dead},     {"done", d->done}};
     const label queue = {"queue", q->name};
     for (size_t i = 0; i < sizeof states / sizeof *states; i++) {
         metrics_add(arg, JOBS, queue, (label){"state", states[i].state}, states[i].count * 1000);
     }
     metrics_add(arg, OLDEST, queue, none, d->oldest_ms);
     metrics_add(arg, PAUSED, queue, none, q->paused * 1000);
+    metrics_add(arg, HELD, queue, none, (q->held_until_us != 0) * 1000);
     metrics_add(arg, DRAINING, queue, none, q->draining * 1000);
     return 0;
 }
@@ -212,9 +212,8 @@ static int metrics_replace(const char *file, const buf *t)
     bool written = f && fchmod(fd, 0666 & ~mask) == 0 && fwrite(t->at, 1, t->size, f) == t->size;
     if (f && fclose(f) != 0) written = false;
     if (written && rename(temp, file) != 0) written = false;
-    int code = written
-                   ? CLI_DONE
-                   : cli_fail(CLI_OTHER, NULL, "%s cannot be written: %s", file, strerror(errno));
+    int code = written ? CLI_DONE
+                       : cli_fail(CLI_OTHER, NULL, "cannot write %s: %s", file, strerror(errno));
     if (fd >= 0 && !written) unlink(temp);
     free(temp);
     return code;
@@ -226,25 +225,25 @@ int cmd_metrics(cli *c, int argc, char **argv)
     int64_t at_most = 100000;
     bool no_doctor = false;
     const opt opts[] = {
-        {'o', "out", "FILE", "write it there, in one piece, not to stdout", .text = &file},
-        {0, "at-most", "N", "count no further than N (100000; 0: exact)", .big = &at_most},
-        {0, "no-doctor", NULL, "without the doctor's grades", .flag = &no_doctor},
+        {'o', "out", "FILE", "write to FILE, not to stdout; the file is replaced as a whole",
+         .text = &file},
+        {0, "at-most", "N", "count up to N jobs (100000; 0: all)", .big = &at_most},
+        {0, "no-doctor", NULL, "leave out the grades of the doctor", .flag = &no_doctor},
         {.name = NULL}};
     static const usage use = {
         .synopsis = "metrics [-o FILE] [--at-most N] [--no-doctor]",
-        .about = "Prints what monitoring watches, of queues, semaphores and schedules, and the "
-                 "doctor's grades,\n"
-                 "as Prometheus reads it: for the textfile collector of its node exporter, by a "
-                 "timer or cron.",
-        .more = "When it cannot be asked, it is pgwork_up 0 alone, and the exit code says why.",
+        .about = "Prints metrics of queues, semaphores and schedules, and the grades of the\n"
+                 "doctor, in the text format of Prometheus. Run it from a timer, for the textfile\n"
+                 "collector of the node exporter.",
+        .more = "If the metrics cannot be read, only pgwork_up 0 is printed, and the exit code\n"
+                "says why.",
     };
     args a;
     int code = opts_parse(c, &a, &use, opts, argc, argv);
     if (code != OPTS_GO) return code;
     if (c->json) {
-        return cli_fail(CLI_USAGE,
-                        "`pgwork stats --json` and `pgwork doctor --json` have most of it",
-                        "metrics are text of a format of their own, not JSON");
+        return cli_fail(CLI_USAGE, "use `pgwork stats --json` and `pgwork doctor --json`",
+                        "metrics have the text format of Prometheus, not JSON");
     }
     metrics m = {0};
     code = cli_open(c, true);

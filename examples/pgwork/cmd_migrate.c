@@ -50,10 +50,11 @@ static int migrate_look(cli *c, bool sql)
     table_end(&l.rows);
     if (st < 0) return cli_fail_at(c->h);
     if (l.wrong) {
-        return cli_finish(cli_fail(CLI_SCHEMA,
-                                   "changed: use the pgwork that made the schema, or drop one of "
-                                   "before the first release; unknown: use a newer pgwork",
-                                   "the schema does not fit this version of pgwork"));
+        return cli_finish(
+            cli_fail(CLI_SCHEMA,
+                     "changed: use the pgwork that created the schema, or drop one from "
+                     "before the first release; unknown: use a newer pgwork",
+                     "the schema does not match this version of pgwork"));
     }
     if (sql && !l.pending) cli_say(c, "nothing is pending");
     return cli_finish(!sql && l.pending ? CLI_NOTHING : CLI_DONE);
@@ -67,10 +68,9 @@ static int migrate_up(cli *c, int argc, char **argv)
         {.name = NULL}};
     static const usage use = {
         .synopsis = "migrate [up] [--dry-run]",
-        .about = "Creates the schema, or brings it up to date: each step in a "
-                 "transaction of its own, under a\n"
-                 "lock, so it may be repeated and run by several at once. Needs the "
-                 "right to create schemas.",
+        .about = "Creates the schema, or brings it up to date. Each migration is one transaction.\n"
+                 "All run under a lock, so the command may be repeated, and run on several\n"
+                 "machines at once. The role needs the right to create schemas.",
     };
     args a;
     int code = opts_parse(c, &a, &use, opts, argc, argv);
@@ -96,9 +96,9 @@ static int migrate_status(cli *c, int argc, char **argv)
     static const opt opts[] = {{.name = NULL}};
     static const usage use = {
         .synopsis = "migrate status",
-        .about = "Lists all migrations with their state: applied, pending, changed\n"
-                 "(the file differs from what was applied), unknown (newer than this\n"
-                 "pgwork). Ends with 1 when some are pending, with 4 when one does not fit.",
+        .about = "Lists all migrations with their state: applied, pending, changed (the database\n"
+                 "has it with another text), unknown (a newer version of pgwork applied it). Ends\n"
+                 "with 1 when a migration is pending, and with 4 when one is changed or unknown.",
     };
     args a;
     int code = opts_parse(c, &a, &use, opts, argc, argv);
@@ -112,8 +112,9 @@ int cmd_migrate(cli *c, int argc, char **argv)
                                  {NULL, NULL, NULL}};
     static const usage use = {
         .synopsis = "migrate [up] [--dry-run]\nmigrate status",
-        .about = "Creates the schema, or brings it up to date.\n\n"
-                 "  up       apply what is pending; --dry-run prints the SQL instead\n"
+        .about = "Creates the schema, or brings it up to date.\n"
+                 "\n"
+                 "  up       apply pending migrations; --dry-run prints the SQL instead\n"
                  "  status   list all migrations and their state",
         .missing = "up or status",
     };

@@ -35,8 +35,9 @@ static void reap_summary(const cli *c, const pgw_reap_stats *s)
         return;
     }
     cli_say(c,
-            "%" PRId64 " returned, %" PRId64 " to the dead letters, %" PRId64
-            " brought in at their time, %" PRId64 " pruned, %" PRId64 " rows of tables freed",
+            "%" PRId64 " requeued, %" PRId64 " dead letters, %" PRId64
+            " delayed jobs made ready, %" PRId64 " old jobs deleted, %" PRId64
+            " rows of tables freed",
             s->reaped, s->died, s->promoted, s->pruned, s->freed);
 }
 
@@ -65,7 +66,7 @@ static const pgw_conf *reap_on_reload(void *arg)
     if (cli_configure(d->c, &fresh) != CLI_DONE) return NULL;
     pgw_conf_free(d->conf);
     d->conf = fresh;
-    cli_say(d->c, "configuration read again");
+    cli_say(d->c, "configuration reloaded");
     return fresh;
 }
 
@@ -120,16 +121,15 @@ static int reap_once(cli *c)
 int cmd_reap(cli *c, int argc, char **argv)
 {
     bool once = false;
-    const opt opts[] = {{0, "once", NULL, "do what is due, then end", .flag = &once},
+    const opt opts[] = {{0, "once", NULL, "do all work that is due, then end", .flag = &once},
                         {.name = NULL}};
     static const usage use = {
         .synopsis = "reap [--once]",
-        .about =
-            "Requeues jobs of expired leases, makes delayed jobs ready at their time, and deletes\n"
-            "finished jobs after their retention. Runs until TERM, INT or QUIT. HUP reads\n"
-            "--dsn-file, service and password file again.\n"
-            "Run at least one, better two, on different machines.",
-        .more = "Under systemd it says READY=1, WATCHDOG=1 and STOPPING=1.",
+        .about = "Requeues jobs of expired leases, makes delayed jobs ready at their time, and\n"
+                 "deletes finished jobs after their retention. Runs until TERM, INT or QUIT. On\n"
+                 "HUP it reads --dsn-file, service file and password file again. Run at least one\n"
+                 "reaper, better two, on different machines.",
+        .more = "Under systemd it sends READY=1, WATCHDOG=1 and STOPPING=1.",
     };
     args a;
     int code = opts_parse(c, &a, &use, opts, argc, argv);

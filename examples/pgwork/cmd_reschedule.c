@@ -17,7 +17,7 @@ static int reschedule_tell(const cli *c, pgw_status st, const char *queue,
     if (st >= 0 && moved < (int64_t)o->ids_count) {
         code = cli_ids_not(
             "delayed job", queue, o->ids, o->ids_count, moved,
-            "`pgwork show ID` shows the state of a job; `pgwork retry` is for dead letters");
+            "`pgwork show ID` shows the state of a job; `pgwork retry` makes dead letters ready");
     } else if (st >= 0 && moved == 0) {
         code = CLI_NOTHING;
     }
@@ -30,19 +30,20 @@ int cmd_reschedule(cli *c, int argc, char **argv)
     bool all = false;
     int64_t moved = 0, *ids;
     const opt opts[] = {
-        {'k', "kind", "KIND", "those of this kind", .text = &o.kind},
-        {0, "all", NULL, "all of the queue", .flag = &all},
-        {'n', "limit", "N", "at most N of them, the oldest (0: all)", .big = &o.limit},
-        {0, "delay", "TIME", "not before TIME from now", .ms = &o.delay_ms, .max = 10 * CLI_YEAR},
-        {0, "run-at", "WHEN", "not before, like 2030-01-31T12:00:00Z", .time_us = &o.run_at_us},
+        {'k', "kind", "KIND", "delayed jobs of this kind", .text = &o.kind},
+        {0, "all", NULL, "all delayed jobs of the queue", .flag = &all},
+        {'n', "limit", "N", "at most N jobs, the oldest first (0: all)", .big = &o.limit},
+        {0, "delay", "TIME", "ready TIME from now", .ms = &o.delay_ms, .max = 10 * CLI_YEAR},
+        {0, "run-at", "WHEN", "ready at WHEN, such as 2030-01-31T12:00:00Z",
+         .time_us = &o.run_at_us},
         {.name = NULL}};
     static const usage use = {
         .synopsis = "reschedule QUEUE ID... [--delay TIME | --run-at WHEN]\n"
                     "reschedule QUEUE -k KIND|--all [-n N] [--delay TIME | --run-at WHEN]",
-        .about = "Gives delayed jobs another time: those that failed and wait for their next "
-                 "attempt, too.\n"
-                 "Without --delay and --run-at they are ready at once. Attempts stay as they are.",
-        .more = "Ends with 1 when there are none, or when one of them is not delayed.",
+        .about = "Moves delayed jobs to another time, including jobs that failed and wait for\n"
+                 "their next attempt. Without --delay and --run-at they become ready at once.\n"
+                 "Attempts are not changed.",
+        .more = "Ends with 1 when there are no such jobs, or when an ID is not a delayed job.",
         .min = 1,
         .max = -1,
         .missing = "QUEUE",

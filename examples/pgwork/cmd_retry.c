@@ -13,10 +13,9 @@ int cmd_retry(cli *c, int argc, char **argv)
     static const opt opts[] = {{.name = NULL}};
     static const usage use = {
         .synopsis = "retry QUEUE ID...",
-        .about =
-            "Brings dead letters back to ready, with a fresh count of attempts. For many at once:\n"
-            "pgwork dead redrive.",
-        .more = "Ends with 1 when one of them is not a dead letter.",
+        .about = "Makes dead letters ready again, and sets their count of attempts to 0. For many\n"
+                 "at once use `pgwork dead redrive`.",
+        .more = "Ends with 1 when one of the jobs is not a dead letter.",
         .min = 2,
         .max = -1,
         .missing = "QUEUE ID",
@@ -36,12 +35,11 @@ int cmd_retry(cli *c, int argc, char **argv)
         code = cli_fail_at(c->h);
     } else if (code == CLI_DONE) {
         if (c->json) out_number("moved", moved);
-        cli_say(c, "%" PRId64 " of %zu back to ready", moved, n);
+        cli_say(c, "%" PRId64 " of %zu dead letters made ready", moved, n);
         if (moved < (int64_t)n) {
-            code =
-                cli_ids_not("dead letter", a.at[0], ids, n, moved,
-                            "`pgwork show ID` shows what became of a job; `pgwork reschedule` is "
-                            "for delayed jobs");
+            code = cli_ids_not("dead letter", a.at[0], ids, n, moved,
+                               "`pgwork show ID` shows the state of a job; `pgwork reschedule` is "
+                               "for delayed jobs");
         }
     }
     free(ids);

@@ -29,7 +29,7 @@ static int sem_number(int *permits, const char *word)
 static int sem_token(pgw_token *token, const char *word)
 {
     if (pgw_token_parse(word, token) == PGW_OK) return CLI_DONE;
-    return cli_fail(CLI_USAGE, "`pgwork sem acquire` prints one",
+    return cli_fail(CLI_USAGE, "`pgwork sem acquire` prints the token",
                     "\"%s\" is not a valid token: expected a UUID", word);
 }
 
@@ -51,7 +51,7 @@ static int sem_create(cli *c, int argc, char **argv)
 {
     static const usage use = {
         .synopsis = "sem create NAME PERMITS",
-        .about = "Makes a semaphore; does nothing when it is there with as many permits.",
+        .about = "Creates a semaphore. Does nothing if it exists with the same number of permits.",
         .min = 2,
         .max = 2,
         .missing = "NAME PERMITS",
@@ -63,8 +63,9 @@ static int sem_resize(cli *c, int argc, char **argv)
 {
     static const usage use = {
         .synopsis = "sem resize NAME PERMITS",
-        .about = "Changes how many permits there are, also while they are out: what is out beyond\n"
-                 "the new number goes away as it comes back, and nothing is granted before.",
+        .about = "Changes the number of permits, even while permits are held. If more are held\n"
+                 "than the new number, the rest are removed as they are released. Nothing is\n"
+                 "granted until then.",
         .min = 2,
         .max = 2,
         .missing = "NAME PERMITS",
@@ -75,11 +76,11 @@ static int sem_resize(cli *c, int argc, char **argv)
 static int sem_drop(cli *c, int argc, char **argv)
 {
     bool force = false;
-    const opt opts[] = {{0, "force", NULL, "also while permits are out", .flag = &force},
+    const opt opts[] = {{0, "force", NULL, "drop it even while permits are held", .flag = &force},
                         {.name = NULL}};
     static const usage use = {
         .synopsis = "sem drop NAME [--force]",
-        .about = "Removes a semaphore; refuses while permits are out.",
+        .about = "Removes a semaphore. Refuses while permits are held.",
         .min = 1,
         .max = 1,
         .missing = "NAME",
@@ -149,19 +150,19 @@ static int sem_acquire(cli *c, int argc, char **argv)
 {
     sem s = {.c = c, .o = PGW_SEMA_OPTS_INIT};
     s.o.timeout_ms = PGW_UNLIMITED;
-    const opt opts[] = {{0, "permits", "N", "take N, all or none (1)", .number = &s.o.permits,
-                         .min = 1, .max = 10000},
-                        {'w', "wait", "TIME", "wait so long (without limit)", .ms = &s.o.timeout_ms,
+    const opt opts[] = {{0, "permits", "N", "take N permits, all or none (1)",
+                         .number = &s.o.permits, .min = 1, .max = 10000},
+                        {'w', "wait", "TIME", "wait up to TIME (no limit)", .ms = &s.o.timeout_ms,
                          .max = GUARD_WAIT_MAX},
                         {'n', "no-wait", NULL, "do not wait", .flag = &s.no_wait},
-                        {0, "ttl", "TIME", "for so long, unless extended (30s)", .ms = &s.o.ttl_ms,
+                        {0, "ttl", "TIME", "lease of the permits (30s)", .ms = &s.o.ttl_ms,
                          .min = SEM_TTL_MIN, .max = SEM_TTL_MAX},
-                        {0, "holder", "NAME", "who (host:pid)", .text = &s.o.holder},
+                        {0, "holder", "NAME", "name of the holder (host:pid)", .text = &s.o.holder},
                         {.name = NULL}};
     static const usage use = {
         .synopsis = "sem acquire NAME [--permits N] [-w TIME | -n] [--ttl TIME] [--holder NAME]",
         .about = "Takes permits and prints their token, for scripts.",
-        .more = "Exit code 75: not enough are free.",
+        .more = "Exit code 75: not enough permits are free.",
         .min = 1,
         .max = 1,
         .missing = "NAME",
@@ -200,14 +201,14 @@ static int sem_told(const cli *c, pgw_status st)
 static int sem_extend(cli *c, int argc, char **argv)
 {
     int64_t ttl_ms = 30000;
-    const opt opts[] = {{0, "ttl", "TIME", "for so long from now (30s)", .ms = &ttl_ms,
+    const opt opts[] = {{0, "ttl", "TIME", "new lease, from now (30s)", .ms = &ttl_ms,
                          .min = SEM_TTL_MIN, .max = SEM_TTL_MAX},
                         {.name = NULL}};
     static const usage use = {
         .synopsis = "sem extend NAME TOKEN [--ttl TIME]",
-        .about =
-            "Keeps permits longer. Exit code 1: their time was over, they are lost; 75: not now,\n"
-            "somebody resizes the semaphore.",
+        .about = "Extends the lease of permits. Exit code 1: the permits are lost, because their\n"
+                 "lease ended. 75: another transaction is resizing or dropping the semaphore, try\n"
+                 "again.",
         .min = 2,
         .max = 2,
         .missing = "NAME TOKEN",
@@ -226,8 +227,8 @@ static int sem_release(cli *c, int argc, char **argv)
     static const opt none[] = {{.name = NULL}};
     static const usage use = {
         .synopsis = "sem release NAME TOKEN",
-        .about = "Returns permits. Exit code 1: their time was over, somebody else may have them;\n"
-                 "75: not now, somebody resizes the semaphore.",
+        .about = "Releases permits. Exit code 1: their lease had ended, others may hold them. 75:\n"
+                 "another transaction is resizing or dropping the semaphore, try again.",
         .min = 2,
         .max = 2,
         .missing = "NAME TOKEN",
@@ -243,7 +244,7 @@ static int sem_release(cli *c, int argc, char **argv)
 
 /* -- run ------------------------------------------------------------------------------------ */
 
-#define SEM_LOOK_MS 50 /* for an answer; meanwhile nobody looks after the command */
+#define SEM_POLL_MS 50 /* for an answer; meanwhile nobody looks after the command */
 
 static void sem_answered(pgw *h, pgw_status st, void *arg)
 {
@@ -285,7 +286,7 @@ static bool sem_is_ours(sem *s)
 static void sem_listen(sem *s)
 {
     pgw *h = s->c->h;
-    int64_t end = text_tick_ms() + SEM_LOOK_MS, left = SEM_LOOK_MS;
+    int64_t end = text_tick_ms() + SEM_POLL_MS, left = SEM_POLL_MS;
     while (pgw_step(h) == PGW_OUTCOME_AGAIN && sem_is_ours(s) && left > 0) {
         int events = pgw_events(h);
         int64_t timer = pgw_timeout_ms(h);
@@ -315,9 +316,10 @@ static int sem_return(sem *s, const char *command, int code)
     pgw *h = s->c->h;
     while (s->asking && text_tick_ms() < s->until && sem_is_ours(s)) sem_listen(s);
     if (!sem_is_ours(s)) {
-        return code == CLI_LOST ? code
-                                : cli_fail(CLI_LOST, "it may not have been alone",
-                                           "the permit was lost while %s ran", command);
+        return code == CLI_LOST
+                   ? code
+                   : cli_fail(CLI_LOST, "more commands than permits may have run at the same time",
+                              "the permit was lost while %s ran", command);
     }
     if (s->asking) return code; /* their time is over as well */
     pgw_set_timeout(h, PGW_DEFAULT);
@@ -335,31 +337,32 @@ static int sem_run(cli *c, int argc, char **argv)
     const char *pass = NULL;
     s.o.timeout_ms = PGW_UNLIMITED;
     const opt opts[] = {
-        {0, "permits", "N", "take N, all or none (1)", .number = &s.o.permits, .min = 1,
+        {0, "permits", "N", "take N permits, all or none (1)", .number = &s.o.permits, .min = 1,
          .max = 10000},
-        {'w', "wait", "TIME", "wait so long (without limit)", .ms = &s.o.timeout_ms,
+        {'w', "wait", "TIME", "wait up to TIME (no limit)", .ms = &s.o.timeout_ms,
          .max = GUARD_WAIT_MAX},
         {'n', "no-wait", NULL, "do not wait", .flag = &s.no_wait},
-        {'E', "held-code", "N", "exit code when not enough are free (75)", .number = &held,
+        {'E', "held-code", "N", "exit code when the permits are not obtained (75)", .number = &held,
          .min = 0, .max = 255},
-        {0, "ttl", "TIME", "free so long after a death that nobody sees (30s)", .ms = &s.o.ttl_ms,
+        {0, "ttl", "TIME", "lease, extended while the command runs (30s)", .ms = &s.o.ttl_ms,
          .min = SEM_TTL_MIN, .max = SEM_TTL_MAX},
-        {0, "grace", "TIME", "between TERM and KILL when they are lost (5s)", .ms = &grace_ms,
-         .max = SEM_TTL_MAX},
-        {0, "holder", "NAME", "who (host:pid)", .text = &s.o.holder},
-        {0, "pass", "SIGNALS", "pass these on to the command: USR1,USR2,HUP", .text = &pass},
+        {0, "grace", "TIME", "between TERM and KILL when the permits are lost (5s)",
+         .ms = &grace_ms, .max = SEM_TTL_MAX},
+        {0, "holder", "NAME", "name of the holder (host:pid)", .text = &s.o.holder},
+        {0, "pass", "SIGNALS", "pass these signals to the command: USR1,USR2,HUP", .text = &pass},
         {.name = NULL}};
     static const usage use = {
         .synopsis = "sem run NAME [OPTIONS] -- COMMAND [ARG...]",
-        .about =
-            "Runs a command while holding permits, which come back when it ends. It is ended when\n"
-            "they are lost, and by any signal that would end this process. It finds the token in\n"
-            "PGWORK_PERMIT.",
-        .more =
-            "Exit code: that of the command; 75: not enough were free; 74: lost meanwhile;\n"
-            "126, 127: the command cannot be started, is not there.\n\n"
-            "Programs that the command started end with it, except where stdin is a terminal, or\n"
-            "when this process is killed. A third signal kills them and ends pgwork at once.",
+        .about = "Runs a command while holding permits, and releases them when it ends. The\n"
+                 "command is stopped if they are lost, or by any signal that would end this\n"
+                 "process. It finds the token in PGWORK_PERMIT.",
+        .more = "Exit code: that of the command. 75: the permits were not obtained. 74: they\n"
+                "were lost while the command ran. 126, 127: the command cannot be started, or\n"
+                "does not exist.\n"
+                "\n"
+                "Processes that the command started are stopped with it, except if stdin is a\n"
+                "terminal, or if this process is killed. A third signal kills them and ends\n"
+                "pgwork at once.",
         .min = 1,
         .max = 1,
         .missing = "NAME",
@@ -452,10 +455,10 @@ static int sem_list(cli *c, int argc, char **argv)
     static const opt none[] = {{.name = NULL}};
     static const usage use = {
         .synopsis = "sem list [NAME]",
-        .about =
-            "All semaphores; with NAME: the grants of one that are out. PID: they end with that\n"
-            "process of the server; 0: only with their time.",
-        .more = "Exit code 1: none.",
+        .about = "Lists all semaphores, or the holders of NAME. Permits with a PID are released\n"
+                 "when that process of the server ends. Permits with PID 0 are released when\n"
+                 "their lease ends.",
+        .more = "Exit code 1: nothing was found.",
         .max = 1,
     };
     static const char *const all[] = {"SEMAPHORE", "PERMITS>", "TAKEN>", "WAITING>"},
@@ -479,7 +482,7 @@ static int sem_list(cli *c, int argc, char **argv)
     table_end(&l.rows);
     if (st < 0) return cli_fail_at(c->h);
     if (st == PGW_OUTCOME_EMPTY)
-        cli_say(c, l.name ? "no permits are out" : "there are no semaphores");
+        cli_say(c, l.name ? "no permits are held" : "there are no semaphores");
     return cli_finish(cli_code(st));
 }
 
@@ -493,16 +496,17 @@ int cmd_sem(cli *c, int argc, char **argv)
         .synopsis = "sem create|resize NAME PERMITS\nsem drop NAME [--force]\nsem list [NAME]\n"
                     "sem run NAME [OPTIONS] -- COMMAND [ARG...]\nsem acquire NAME [OPTIONS]\n"
                     "sem extend|release NAME TOKEN",
-        .about =
-            "Counting semaphores: at most so many permits are out at a time, over all machines.\n\n"
-            "  create    create a semaphore\n"
-            "  resize    change the number of permits\n"
-            "  drop      remove a semaphore\n"
-            "  list      list all semaphores, or the holders of one\n"
-            "  run       run a command while holding permits\n"
-            "  acquire   take permits and print their token, for scripts\n"
-            "  extend    extend the lease of permits\n"
-            "  release   return permits",
+        .about = "Manages counting semaphores. All machines together hold at most the number of\n"
+                 "permits.\n"
+                 "\n"
+                 "  create    create a semaphore\n"
+                 "  resize    change the number of permits\n"
+                 "  drop      remove a semaphore\n"
+                 "  list      list all semaphores, or the holders of one\n"
+                 "  run       run a command while holding permits\n"
+                 "  acquire   take permits and print their token, for scripts\n"
+                 "  extend    extend the lease of permits\n"
+                 "  release   release permits",
         .more = "Options of a verb: `pgwork sem run --help`.",
         .missing = "create, acquire, extend, release, resize, drop, list or run",
     };

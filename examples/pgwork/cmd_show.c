@@ -90,12 +90,12 @@ int cmd_show(cli *c, int argc, char **argv)
 {
     pgw_jobs_opts o = PGW_JOBS_OPTS_INIT;
     const opt opts[] = {
-        {'Q', "queue", "NAME", "look only there, which is faster", .text = &o.queue},
+        {'Q', "queue", "NAME", "search only this queue, which is faster", .text = &o.queue},
         {.name = NULL}};
     static const usage use = {
         .synopsis = "show [-Q QUEUE] ID...",
         .about = "Shows everything about jobs, including payload, error and output.",
-        .more = "Ends with 1 when one of them does not exist.",
+        .more = "Ends with 1 when one of the jobs does not exist.",
         .min = 1,
         .max = -1,
         .missing = "ID",
@@ -115,9 +115,8 @@ int cmd_show(cli *c, int argc, char **argv)
         } else if (st == PGW_OUTCOME_EMPTY && o.queue && !cli_queue_there(c, o.queue)) {
             code = CLI_NOTHING;
         } else if (st == PGW_OUTCOME_EMPTY) {
-            code = cli_fail(CLI_NOTHING,
-                            "finished jobs are kept only as long as the queue's retention says",
-                            "there is no job %" PRId64, ids[i]);
+            code = cli_fail(CLI_NOTHING, "finished jobs are kept for the retention of the queue",
+                            "job %" PRId64 " does not exist", ids[i]);
         }
     }
     free(ids);

@@ -21,13 +21,13 @@ typedef struct description {
 /* clang-format off */
 #define TABLE_OPTIONS(d) \
     {0, "in", "SCHEMA", "schema of the table (public)", .text = &(d).spec.schema}, \
-    {'k', "key", "COLUMN", "column of the key; once for each", .words = &(d).key}, \
-    {0, "locked-by", "COLUMN", "who has a lease (locked_by)", .text = &(d).spec.locked_by}, \
-    {0, "expires-at", "COLUMN", "until when (expires_at)", .text = &(d).spec.expires_at}, \
-    {0, "token", "COLUMN", "the fencing token (token)", .text = &(d).spec.token}, \
+    {'k', "key", "COLUMN", "column of the key; once for each column", .words = &(d).key}, \
+    {0, "locked-by", "COLUMN", "column for the holder (locked_by)", .text = &(d).spec.locked_by}, \
+    {0, "expires-at", "COLUMN", "column for the end of the lease (expires_at)", .text = &(d).spec.expires_at}, \
+    {0, "token", "COLUMN", "column for the fencing token (token)", .text = &(d).spec.token}, \
     {0, "no-lease", NULL, "the table has no leases", .flag = &(d).no_lease}, \
-    {0, "version", "COLUMN", "for optimistic writes (none)", .text = &(d).spec.version}, \
-    {0, "claimable", "SQL", "what a claim may take at all", .text = &(d).spec.claimable}
+    {0, "version", "COLUMN", "column for the version (none)", .text = &(d).spec.version}, \
+    {0, "claimable", "SQL", "condition for rows that a claim may take", .text = &(d).spec.claimable}
 /* clang-format on */
 
 #define TABLE_WORDS "TABLE -k COLUMN... [OPTIONS]"
@@ -46,7 +46,8 @@ static int table_open(cli *c, pgw_table **t, description *d, const char *name)
 {
     *t = NULL;
     if (d->key.count == 0)
-        return cli_fail(CLI_USAGE, NULL, "%s: which key? -k COLUMN, once for each", c->command);
+        return cli_fail(CLI_USAGE, NULL, "%s: no key: give -k COLUMN, once for each column",
+                        c->command);
     d->spec.table = name;
     d->spec.key = d->key.at;
     d->spec.key_count = d->key.count;
@@ -81,8 +82,8 @@ static int table_check(cli *c, int argc, char **argv)
     const opt opts[] = {TABLE_OPTIONS(d), {.name = NULL}};
     static const usage use = {
         .synopsis = "table check " TABLE_WORDS,
-        .about = "Holds a table against its description: key, types, columns, indexes, rights.",
-        .more = "Exit code 1: columns or indexes are missing, `pgwork table init` adds them.",
+        .about = "Compares a table with its description: key, types, columns, indexes, rights.",
+        .more = "Exit code 1: columns or indexes are missing. `pgwork table init` adds them.",
         .min = 1,
         .max = 1,
         .missing = "TABLE",
@@ -96,8 +97,10 @@ static int table_check(cli *c, int argc, char **argv)
         cli_fail_at(c->h);
         code = CLI_NOTHING;
     } else if (*pgw_table_sql(t)) {
-        code = cli_fail(CLI_NOTHING, "`pgwork table init` prints the statements, --apply runs them",
-                        "%s: indexes are missing", a.at[0]);
+        code =
+            cli_fail(CLI_NOTHING,
+                     "`pgwork table init` prints the statements that add them, --apply runs them",
+                     "%s: indexes are missing", a.at[0]);
     } else {
         cli_say(c, "%s is as described", a.at[0]);
     }
@@ -111,15 +114,15 @@ static int table_init(cli *c, int argc, char **argv)
     bool apply = false;
     int64_t timeout_ms = 3600000;
     const opt opts[] = {TABLE_OPTIONS(d),
-                        {0, "apply", NULL, "run the statements, too", .flag = &apply},
-                        {0, "timeout", "TIME", "for each statement (1h)", .ms = &timeout_ms,
+                        {0, "apply", NULL, "run the statements", .flag = &apply},
+                        {0, "timeout", "TIME", "timeout of each statement (1h)", .ms = &timeout_ms,
                          .min = 1, .max = CLI_YEAR},
                         {.name = NULL}};
     static const usage use = {
         .synopsis = "table init " TABLE_WORDS " [--apply]",
-        .about = "Prints the statements that add the columns and indexes a table lacks.\n"
-                 "Indexes are made while the table stays in use, but not if it is partitioned:\n"
-                 "then nobody writes to it until they are there (see the manual page).",
+        .about = "Prints the statements that add the missing columns and indexes of a table.\n"
+                 "--apply also runs them. The table stays in use, unless it is partitioned: then\n"
+                 "writers wait until the indexes exist (see the manual page).",
         .min = 1,
         .max = 1,
         .missing = "TABLE",
@@ -132,7 +135,7 @@ static int table_init(cli *c, int argc, char **argv)
     table_print(pgw_table_sql(t));
     pgw_set_timeout(c->h, timeout_ms);
     if (!*pgw_table_sql(t)) {
-        cli_say(c, "%s lacks nothing", a.at[0]);
+        cli_say(c, "%s is complete", a.at[0]);
     } else if (apply && pgw_table_init(c->h, t) < 0) {
         code = cli_fail_at(c->h);
     }
@@ -145,9 +148,9 @@ static int table_complain(const pgw_table_info *t, void *arg)
 {
     int *code = arg;
     if (*t->error)
-        *code = cli_fail(
-            CLI_NOTHING, "with its name and key it is tried at once: pgwork table reap --help",
-            "expired rows of `%s`.`%s` are not freed: %s", t->schema, t->table, t->error);
+        *code =
+            cli_fail(CLI_NOTHING, "`pgwork table reap TABLE -k COLUMN` tries it at once",
+                     "expired rows of `%s`.`%s` are not freed: %s", t->schema, t->table, t->error);
     return 0;
 }
 
@@ -155,16 +158,16 @@ static int table_reap(cli *c, int argc, char **argv)
 {
     description d = table_described();
     int batch = 1000;
-    const opt opts[] = {TABLE_OPTIONS(d),
-                        {0, "batch", "N", "rows of one transaction (1000)", .number = &batch,
-                         .min = 1, .max = 10000},
-                        {.name = NULL}};
+    const opt opts[] = {
+        TABLE_OPTIONS(d),
+        {0, "batch", "N", "rows per transaction (1000)", .number = &batch, .min = 1, .max = 10000},
+        {.name = NULL}};
     static const usage use = {
         .synopsis = "table reap\ntable reap " TABLE_WORDS,
-        .about = "Frees rows whose lease is over: of one table, or of all that are registered.",
-        .more =
-            "A running reaper does so for the registered ones once a second. Ends with 1 when one\n"
-            "of them could not be served, now or before it was left to rest, and says why.",
+        .about = "Frees rows whose lease has expired, of one table or of all registered tables.",
+        .more = "A running reaper does this for registered tables once a second. Ends with 1,\n"
+                "and says why, when a table could not be served. This includes tables that the\n"
+                "reapers skip for a while.",
         .max = 1,
     };
     args a;
@@ -194,9 +197,8 @@ static int table_register(cli *c, int argc, char **argv)
     const opt opts[] = {TABLE_OPTIONS(d), {.name = NULL}};
     static const usage use = {
         .synopsis = "table register " TABLE_WORDS,
-        .about =
-            "Has the reapers free the table's expired rows. They need SELECT and UPDATE on it;\n"
-            "its triggers run with their rights, so its owner must be trusted.",
+        .about = "Lets the reapers free expired rows of the table. They need SELECT and UPDATE on\n"
+                 "it. Its triggers run with their rights, so its owner must be trusted.",
         .min = 1,
         .max = 1,
         .missing = "TABLE",
@@ -218,7 +220,7 @@ static int table_unregister(cli *c, int argc, char **argv)
                         {.name = NULL}};
     static const usage use = {
         .synopsis = "table unregister TABLE [--in SCHEMA]",
-        .about = "The reapers leave the table alone.",
+        .about = "Stops the reapers from freeing expired rows of the table.",
         .min = 1,
         .max = 1,
         .missing = "TABLE",
@@ -264,7 +266,7 @@ static int table_list(cli *c, int argc, char **argv)
     static const opt none[] = {{.name = NULL}};
     static const usage use = {
         .synopsis = "table list",
-        .about = "The registered tables, and why the reapers could not serve one, if so.",
+        .about = "Lists the registered tables, and the last error of a reaper.",
         .more = "Ends with 1 when there are none.",
     };
     static const char *const headings[] = {"SCHEMA", "TABLE", "REAPED", "ERROR"};
@@ -293,14 +295,15 @@ int cmd_table(cli *c, int argc, char **argv)
     static const usage use = {
         .synopsis = "table check|init|reap|register " TABLE_WORDS
                     "\ntable unregister TABLE\ntable list\ntable reap",
-        .about =
-            "Prepares tables of yours for leases and optimistic writes, and looks after them.\n\n"
-            "  check       compare a table with its description\n"
-            "  init        print, or apply, the columns and indexes that it lacks\n"
-            "  reap        free rows whose lease has ended\n"
-            "  register    let the reapers free such rows\n"
-            "  unregister  stop that\n"
-            "  list        list registered tables and their errors",
+        .about = "Prepares your own tables for leases and optimistic writes, and administers\n"
+                 "them.\n"
+                 "\n"
+                 "  check       compare a table with its description\n"
+                 "  init        print, or apply, the columns and indexes that it lacks\n"
+                 "  reap        free rows whose lease has ended\n"
+                 "  register    let the reapers free such rows\n"
+                 "  unregister  stop that\n"
+                 "  list        list registered tables and their errors",
         .more = "Options of a verb: `pgwork table check --help`.",
         .missing = "check, init, reap, register, unregister or list",
     };

@@ -121,7 +121,7 @@ static int apply_line(apply *a, char *line)
     if (n <= 0) return n < 0 ? CLI_USAGE : CLI_DONE;
     int code = cron_define(a->c, &d, n + 1, words);
     if (code == OPTS_GO && names_have(&a->named, d.name))
-        code = cli_fail(CLI_USAGE, NULL, "the schedule is in the file twice");
+        code = cli_fail(CLI_USAGE, NULL, "the file has this schedule twice");
     if (code == OPTS_GO)
         code = cron_create(a->c, &d, &next_us) < 0 ? cli_fail_at(a->c->h) : OPTS_GO;
     if (code != OPTS_GO) {
@@ -177,14 +177,14 @@ int cron_apply(cli *c, int argc, char **argv)
     bool prune = false, dry_run = false;
     const opt opts[] = {
         {0, "prune", NULL, "remove the schedules that are not in the file", .flag = &prune},
-        {'n', "dry-run", NULL, "change nothing, only tell", .flag = &dry_run},
+        {'n', "dry-run", NULL, "print what would change, and change nothing", .flag = &dry_run},
         {.name = NULL}};
     static const usage use = {
         .synopsis = "cron apply FILE [--prune] [-n]",
-        .about =
-            "Makes the schedules those of a file (-: stdin), all of them or none. Each line is\n"
-            "what `pgwork cron add` takes, in words as of a shell; # begins a comment. Prints\n"
-            "a line for each: new, set (it was there) or removed.",
+        .about = "Creates and changes the schedules of a file (-: stdin), all of them or none.\n"
+                 "Each line contains the arguments of `pgwork cron add`, quoted as in a shell. #\n"
+                 "begins a comment. Prints a line for each schedule: new, set (it existed) or\n"
+                 "removed.",
         .more = "  report '30 6 * * mon-fri' --tz Europe/Berlin -Q mail -k report\n"
                 "  sweep  '@every 1h'",
         .min = 1,

@@ -48,11 +48,11 @@ int guard_run(guard *g)
     int failed = child_run(&ch);
     if (failed) return guard_cannot_start(g->command[0], failed);
     if (ch.signaled == GUARD_LOST) {
-        return cli_fail(CLI_LOST, "somebody else may hold it by now",
-                        "the %s was lost: %s was ended", g->what, g->command[0]);
+        return cli_fail(CLI_LOST, "another process may hold it now",
+                        "the %s was lost: %s was stopped", g->what, g->command[0]);
     }
     if (ch.unknown) {
-        return cli_fail(CLI_OTHER, NULL, "how %s ended is not known: %s", g->command[0],
+        return cli_fail(CLI_OTHER, NULL, "cannot determine how %s ended: %s", g->command[0],
                         strerror(ch.unknown));
     }
     return WIFEXITED(ch.status) ? WEXITSTATUS(ch.status) : 128 + WTERMSIG(ch.status);

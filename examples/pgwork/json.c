@@ -55,10 +55,10 @@ static bool json_number(cursor *c)
     json_take(c, '-');
     if (!json_take(c, '0') && !json_digits(c)) return json_no(c, "expected a value");
     if (json_take(c, '.') && !json_digits(c))
-        return json_no(c, "expected a digit behind the point of a number");
+        return json_no(c, "expected a digit after the decimal point");
     if (json_take(c, 'e') || json_take(c, 'E')) {
         if (!json_take(c, '+')) json_take(c, '-');
-        if (!json_digits(c)) return json_no(c, "expected the exponent of a number");
+        if (!json_digits(c)) return json_no(c, "expected the digits of an exponent");
     }
     return true;
 }
@@ -99,7 +99,7 @@ static bool json_string(cursor *c, buf *t)
     static const char escapes[] = "\"\\/bfnrt", plain[] = "\"\\/\b\f\n\r\t";
     const char *from = c->at;
     for (;;) {
-        if (c->at == c->end) return json_no(c, "expected the end of a string");
+        if (c->at == c->end) return json_no(c, "a string is not closed");
         unsigned char byte = (unsigned char)*c->at;
         if (byte < 0x20) return json_no(c, "a control character in a string");
         if (byte != '"' && byte != '\\') {
@@ -111,7 +111,7 @@ static bool json_string(cursor *c, buf *t)
         if (t) buf_add(t, from, (size_t)(c->at - from));
         c->at++;
         if (byte == '"') return true;
-        if (c->at == c->end) return json_no(c, "expected the end of a string");
+        if (c->at == c->end) return json_no(c, "a string is not closed");
         const char *escape = memchr(escapes, *c->at, sizeof escapes - 1);
         if (escape) {
             if (t) buf_add(t, &plain[escape - escapes], 1);
@@ -183,7 +183,7 @@ bool json_read(json *v, const char *text, size_t size, char why[JSON_WHY])
     char where[TEXT_WHERE];
     bool good = json_value(&c, v, 0);
     json_blanks(&c);
-    if (good && c.at != c.end) good = json_no(&c, "expected nothing behind the value");
+    if (good && c.at != c.end) good = json_no(&c, "expected nothing after the value");
     if (!good) {
         snprintf(why, JSON_WHY, "%s%s at %s",
                  c.why == json_too_deep ? "" : "not valid JSON: ", c.why,

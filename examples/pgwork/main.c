@@ -16,7 +16,7 @@ static int cmd_version(cli *c, int argc, char **argv);
 
 static const verb commands[] = {
     {"migrate", "create or update the schema", cmd_migrate},
-    {"queue", "list, create, set, pause, resume, drain, purge, drop, depth, limit", cmd_queue},
+    {"queue", "list, create, set, pause, resume, hold, drain, purge, drop, ...", cmd_queue},
     {"groups", "list, set, reset, hold, unblock, purge", cmd_groups},
     {"enqueue", "add jobs from arguments, a file or stdin", cmd_enqueue},
     {"work", "run a command for each job, as xargs does", cmd_work},
@@ -40,8 +40,9 @@ static const verb commands[] = {
     {"lock", "run a command under a named lock, as flock does", cmd_lock},
     {"locks", "list holders and waiters of locks", cmd_locks},
     {"sem", "create, acquire, extend, release, resize, drop, list, run", cmd_sem},
+    {"rate", "set, drop, ls, take, run", cmd_rate},
     {"table", "leases on your own tables: check, init, reap, register, ...", cmd_table},
-    {"help", "show this text, or that of a command", cmd_help},
+    {"help", "show this text, or the usage of a command", cmd_help},
     {"version", "show the version", cmd_version},
     {NULL, NULL, NULL}};
 
@@ -57,7 +58,7 @@ static int unknown(const char *name)
 {
     char hint[64] = "pgwork help";
     if (cli_is_dsn(name)) { /* psql takes one there */
-        return cli_fail(CLI_USAGE, CLI_HINT_ARGV, "a command is expected, not a connection string");
+        return cli_fail(CLI_USAGE, CLI_HINT_ARGV, "expected a command, not a connection string");
     }
     const char *nearest = opts_nearest(commands, name);
     if (nearest) snprintf(hint, sizeof hint, "did you mean \"%s\"?", nearest);
@@ -80,14 +81,14 @@ static int overview(void)
         "  3  no server, or no answer in time: not applied, try again. Commands that work in "
         "pieces\n"
         "     (enqueue, purge, drop, redrive, reschedule, migrate, reap) print what is done\n"
-        "  4  the database or the schema is missing, or of another version\n"
+        "  4  the database or the schema is missing, or has another version\n"
         "  5  the role lacks a right, or the server is read-only or behind a pooler\n"
         "  6  the answer was lost: it may have been applied\n"
-        "  7  extended, but somebody cancelled the job\n"
+        "  7  extended, but the job was cancelled\n"
         "  8  any other error: of the server, out of memory, output not written\n"
         "  74        lock, sem run: lost while the command ran\n"
         "  75        lock, sem run, sem acquire: not obtained; sem extend, sem release: not now\n"
-        "  126, 127  work, lock, sem run: the command cannot be started, is not there\n"
+        "  126, 127  work, lock, sem run: the command cannot be started, or does not exist\n"
         "  128+N     ended by signal N\n");
     return cli_finish(CLI_DONE);
 }
@@ -96,7 +97,7 @@ static int cmd_help(cli *c, int argc, char **argv)
 {
     static const usage use = {
         .synopsis = "help [COMMAND]",
-        .about = "What pgwork can do, or how to use one command.",
+        .about = "Shows the commands, or the usage of one command.",
         .max = 2,
     };
     static const opt none[] = {{.name = NULL}};
@@ -116,7 +117,7 @@ static int cmd_version(cli *c, int argc, char **argv)
 {
     static const usage use = {
         .synopsis = "version",
-        .about = "The versions of the tool and of the library.",
+        .about = "Shows the versions of the tool and of the library.",
     };
     static const opt none[] = {{.name = NULL}};
     args a;
@@ -144,7 +145,8 @@ static int run(cli *c, int argc, char **argv)
     if (code != OPTS_GO) return code;
     if (used == argc) {
         if (c->help) return overview();
-        return cli_fail(CLI_USAGE, "pgwork help", "which command?");
+        return cli_fail(CLI_USAGE, "pgwork help",
+                        "no command: expected one of the commands of `pgwork help`");
     }
     const verb *v = find(argv[used]);
     if (!v) return unknown(argv[used]);

@@ -16,18 +16,17 @@
 static void opts_global(cli *c, opt rows[OPTS_GLOBAL])
 {
     const opt all[OPTS_GLOBAL] = {
-        {'d', "dsn-file", "FILE", "connection string in FILE, so that none stands in argv",
-         .text = &c->dsn_file},
-        {0, "schema", "NAME", "schema of the queues (PGWORK_SCHEMA, else pgwork)",
+        {'d', "dsn-file", "FILE", "read the connection string from FILE", .text = &c->dsn_file},
+        {0, "schema", "NAME", "schema of the queues (PGWORK_SCHEMA, or pgwork)",
          .text = &c->schema},
-        {'X', "set", "KEY=VALUE", "a property of the library; `-X list` shows all",
+        {'X', "set", "KEY=VALUE", "set a property of the library; `-X list` shows all",
          .words = &c->settings},
-        {0, "json", NULL, "data as JSON, one object per line", .flag = &c->json},
-        {0, "no-color", NULL, "no colours (as NO_COLOR)", .flag = &c->no_color},
-        {'q', "quiet", NULL, "nothing on stderr but errors", .flag = &c->quiet},
-        {'v', "verbose", NULL, "say what happens; twice: more", .times = &c->verbose},
-        {'h', "help", NULL, "this text", .flag = &c->help},
-        {'V', "version", NULL, "the version", .flag = &c->version},
+        {0, "json", NULL, "print data as JSON, one object per line", .flag = &c->json},
+        {0, "no-color", NULL, "print no colours (as NO_COLOR)", .flag = &c->no_color},
+        {'q', "quiet", NULL, "print only errors on stderr", .flag = &c->quiet},
+        {'v', "verbose", NULL, "print progress on stderr; twice: more", .times = &c->verbose},
+        {'h', "help", NULL, "show this text", .flag = &c->help},
+        {'V', "version", NULL, "show the version", .flag = &c->version},
         {0, NULL, NULL, NULL, .flag = NULL}};
     memcpy(rows, all, sizeof all);
 }
@@ -79,7 +78,7 @@ static int opts_refuse(const cli *c, const char *hint, const char *what, const c
 
 int opts_which(const cli *c, bool said, const char *ways)
 {
-    return said ? CLI_DONE : opts_refuse(c, NULL, "which ones? ", ways);
+    return said ? CLI_DONE : opts_refuse(c, NULL, "expected ", ways);
 }
 
 static int opts_bad(const cli *c, const opt *o, const char *value, const char *allowed)
@@ -108,8 +107,14 @@ static int opts_store(const cli *c, const opt *o, const char *value)
     if (o->time_us) {
         return text_to_time_us(o->time_us, value)
                    ? CLI_DONE
-                   : opts_bad(c, o, value, "a time with its zone, like 2030-01-31T12:00:00Z");
+                   : opts_bad(c, o, value, "a time with its zone, such as 2030-01-31T12:00:00Z");
     }
+    if (o->unlimited && strcmp(value, "unlimited") == 0) {
+        if (o->number) *o->number = PGW_UNLIMITED;
+        if (o->ms) *o->ms = PGW_UNLIMITED;
+        return CLI_DONE;
+    }
+    const char *also = o->unlimited ? ", or unlimited" : "";
     int64_t min = o->min, max = o->max;
     if (max == 0) max = o->number ? INT_MAX : INT64_MAX;
     if (o->ms) {
@@ -118,10 +123,10 @@ static int opts_store(const cli *c, const opt *o, const char *value)
             *o->ms = n;
             return CLI_DONE;
         }
-        int used = snprintf(allowed, sizeof allowed, "a duration like 500ms, 30s, 5m, 2h or 1d");
+        int used = snprintf(allowed, sizeof allowed, "a duration such as 500ms, 30s, 5m, 2h or 1d");
         if (o->max) {
-            snprintf(allowed + used, sizeof allowed - (size_t)used, ", from %s to %s",
-                     text_age(from, min), text_age(to, max));
+            snprintf(allowed + used, sizeof allowed - (size_t)used, ", from %s to %s%s",
+                     text_age(from, min), text_age(to, max), also);
         }
         return opts_bad(c, o, value, allowed);
     }
@@ -130,7 +135,7 @@ static int opts_store(const cli *c, const opt *o, const char *value)
         if (o->big) *o->big = n;
         return CLI_DONE;
     }
-    snprintf(allowed, sizeof allowed, "a number from %" PRId64 " to %" PRId64, min, max);
+    snprintf(allowed, sizeof allowed, "a number from %" PRId64 " to %" PRId64 "%s", min, max, also);
     return opts_bad(c, o, value, allowed);
 }
 
@@ -172,7 +177,7 @@ static int opts_word(cli *c, const opt *own, const opt *global, char **argv, int
         const opt *o = opts_find_in(own, global, 0, word + 2, size);
         if (!o) return opts_unknown(c, word, NULL);
         if (!o->value) {
-            if (value) return opts_refuse(c, NULL, "an option without a value: --", o->name);
+            if (value) return opts_refuse(c, NULL, "this option takes no value: --", o->name);
             if (o->flag) *o->flag = true;
             if (o->times) ++*o->times;
             return CLI_DONE;
@@ -282,8 +287,9 @@ int opts_parse(cli *c, args *a, const usage *use, const opt *opts, int argc, cha
     if (use->max >= 0 && a->count > use->max) {
         return opts_refuse(c, NULL, "one argument too many: ", a->at[use->max]);
     }
-    if (use->command && (!a->command || !a->command[0] || !*a->command[0])) {
-        return opts_refuse(c, NULL, "which command? ", "-- COMMAND [ARG...]");
+    bool instead = use->instead && use->instead->count > 0 && !a->command;
+    if (use->command && !instead && (!a->command || !a->command[0] || !*a->command[0])) {
+        return opts_refuse(c, NULL, "no command: expected ", "-- COMMAND [ARG...]");
     }
     return OPTS_GO;
 }
@@ -334,7 +340,7 @@ static int opts_before_verb(cli *c, const char *fallback, char **argv, int *i)
         bool named = word[1] == '-';
         if (!opts_find(global, named ? 0 : word[1], word + 2, strcspn(word + 2, "="))) {
             if (fallback) break; /* it is for that verb to know */
-            return opts_unknown(c, word, "the options of a verb stand behind it");
+            return opts_unknown(c, word, "write the options of a verb after it");
         }
         int code = opts_word(c, NULL, global, argv, i);
         if (code != CLI_DONE) return code;

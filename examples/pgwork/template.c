@@ -72,7 +72,7 @@ static bool template_word(buf *t, const char *word, const pgw_job *job, const js
         if (*name == '.') name++, n--;
         json v;
         if (*unread) {
-            snprintf(why, why_size, "{%.*s} cannot be filled in, the payload is %s", (int)n, name,
+            snprintf(why, why_size, "cannot replace {%.*s}: the payload is %s", (int)n, name,
                      unread);
             return false;
         }

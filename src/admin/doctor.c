@@ -1,6 +1,6 @@
-/* doctor: what may be wrong, and what to do about it. Each check is a statement that says grade,
- * name, finding and advice, so that it can be read and run in psql as well; here they are run in
- * order, and what only the client knows is added. */
+/* doctor: finds faults and says what to do. Each check is a statement that returns grade, name,
+ * finding and advice, so it can also be run in psql. This file runs them in order, and adds what
+ * only the client knows. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,8 +9,8 @@
 #include "call/check.h"
 #include "pq/pq.h"
 
-#define DOCTOR_CLOCK_MS 1000 /* clocks may differ so much */
-#define DOCTOR_LOCK_MS  2000 /* a check waits so long for who has locked a table */
+#define DOCTOR_CLOCK_MS 1000 /* largest difference of clocks that is good */
+#define DOCTOR_LOCK_MS  2000 /* how long a check waits for a locked table */
 
 typedef int doctor_fn(const pgw_finding *f, void *arg);
 
@@ -18,9 +18,9 @@ typedef struct doctor {
     pgw *h;
     doctor_fn *fn;
     void *arg;
-    int stop;        /* what fn returned */
-    bool may;        /* may look at all: who may not is no trouble of the queues */
-    int there;       /* is there a schema? -1: not known */
+    int stop;        /* the result of fn */
+    bool may;        /* a missing right to read is not a fault of the queues */
+    int there;       /* whether the schema exists; -1: not known */
     int64_t version; /* -1: not known */
     int64_t now_us;
 } doctor;
@@ -78,8 +78,8 @@ static pgw_status doctor_read(pgw *h, const pgw__rows *rows, void *ctx)
     return PGW_OK;
 }
 
-/* A lock that is not given soon would cost each check the whole time of a call, just when somebody
- * is in a hurry. The transaction is for the limit alone. */
+/* A lock that is not granted soon would cost each check the whole timeout of a call. The
+ * transaction only sets that limit. */
 static pgw_status doctor_call(pgw *h, const pgw__call *call)
 {
     pgw_status st, undone;
@@ -107,7 +107,7 @@ static pgw_status doctor_ask(doctor *d, doctor_check check, pgw__reader *read)
         return st;
     barred = strcmp(pgw__pq_sqlstate(d->h), "42501") == 0;
     snprintf(text, sizeof(text), "%s%s",
-             barred && !d->may ? "not checked: needs pgwork_operator: " : "cannot be examined: ",
+             barred && !d->may ? "not checked: needs pgwork_operator: " : "check failed: ",
              pgw_error_message(d->h));
     snprintf(advice, sizeof(advice), "%s",
              barred ? "Ask as a member of pgwork_operator, or as the owner of the schema."
@@ -158,11 +158,11 @@ static pgw_status doctor_read_checksums(pgw *h, const pgw__rows *rows, void *ctx
 
     if (changed == 0) return PGW_OK;
     snprintf(text, sizeof(text),
-             "migration %d of schema %s was applied from another text than this library has",
+             "migration %d of schema %s was applied with another text than this library has",
              changed, pgw__pq_schema(h));
     doctor_say(d, PGW_GRADE_BAD, "schema version", text,
-               "Use the pgwork that made the schema; one of before the first release has to be "
-               "dropped, with its jobs, and migrated anew.");
+               "Use the pgwork that created the schema. Drop a schema from before the first "
+               "release, with its jobs, and migrate again.");
     return PGW_OK;
 }
 
@@ -185,9 +185,8 @@ static pgw_status doctor_version(doctor *d)
     if (d->there == 0) {
         snprintf(text, sizeof(text), "there is no schema %s in this database",
                  pgw__pq_schema(d->h));
-        doctor_say(
-            d, PGW_GRADE_BAD, "schema version", text,
-            "Run `pgwork migrate`, or look whether `dsn` and `schema` name the right place.");
+        doctor_say(d, PGW_GRADE_BAD, "schema version", text,
+                   "Run `pgwork migrate`, or correct `dsn` or `schema`.");
         return PGW_OK;
     }
     st = doctor_ask(d, (doctor_check){PGW__SQL_DOCTOR_MAY, "schema version"}, doctor_read_may);
@@ -199,7 +198,7 @@ static pgw_status doctor_version(doctor *d)
              "schema %s has version %" PRId64 ", this library works with %d to %d",
              pgw__pq_schema(d->h), d->version, PGW__SCHEMA_MIN, known);
     if (d->version > known) {
-        doctor_say(d, PGW_GRADE_BAD, "schema version", text, "Use a library as new as the schema.");
+        doctor_say(d, PGW_GRADE_BAD, "schema version", text, "Use a newer library.");
     } else if (d->version < known) {
         doctor_say(d, d->version < PGW__SCHEMA_MIN ? PGW_GRADE_BAD : PGW_GRADE_NOTE,
                    "schema version", text,
@@ -244,8 +243,8 @@ static pgw_status doctor_clock(doctor *d)
              apart);
     doctor_say(d, apart > DOCTOR_CLOCK_MS ? PGW_GRADE_NOTE : PGW_GRADE_GOOD, "clock", text,
                apart > DOCTOR_CLOCK_MS
-                   ? "Leases are safe, they go by the server's clock alone; but run_at times made "
-                     "here are off: synchronise with NTP, or use delays."
+                   ? "Leases are safe, because they use the server's clock. run_at times computed "
+                     "here are wrong: synchronise with NTP, or use delays."
                    : "");
     return st;
 }

@@ -1,7 +1,7 @@
-/* migrate: brings the schema to the version of this library. Each migration is one transaction, in
- * which the first statement takes the lock of all migrations and the next looks again at what was
- * applied: so two at once do the work of one, also behind a pooler, and a crash leaves whole steps.
- */
+/* migrate: brings the schema to the version of this library. Each migration is one transaction.
+ * Its first statement takes the lock of all migrations, the next reads what was applied. So
+ * concurrent runs apply each migration once, even behind a pooler, and a crash leaves whole
+ * migrations. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,7 +17,7 @@ typedef struct migrate_row {
 } migrate_row;
 
 typedef struct migrate_list {
-    bool there; /* is there a schema? */
+    bool there; /* does the schema exist? */
     bool plain; /* is its name no key word? */
     size_t count;
     migrate_row *rows; /* free with pgw__mem_free */
@@ -102,7 +102,7 @@ static const migrate_row *migrate_find(const migrate_list *list, int number)
     return NULL;
 }
 
-/* Is the applied row another text than ours? */
+/* Whether the applied row has another text than this library. */
 static bool migrate_changed(const migrate_row *row)
 {
     char sum[PGW__SQL_SUM];
@@ -120,7 +120,7 @@ static pgw_status migrate_show(pgw *h, const migrate_list *list, int number,
     pgw_migration m = {.number = number, .name = pgw__sql_migration_name(number)};
     char *sql;
 
-    if (m.name == NULL) { /* not ours */
+    if (m.name == NULL) { /* not in this library */
         if (row == NULL) return PGW_OK;
         m.name = row->name;
         m.sql = "";
@@ -158,7 +158,7 @@ pgw_status pgw_migrations_each(pgw *h, int (*fn)(const pgw_migration *m, void *a
 
 /* ---- applying ---- */
 
-/* May this library touch what is there? */
+/* Whether this library may change the schema. */
 static pgw_status migrate_judge(pgw *h, const migrate_list *list)
 {
     const int known = pgw__sql_migrations();
@@ -170,14 +170,14 @@ static pgw_status migrate_judge(pgw *h, const migrate_list *list)
 
         if (row->number > known) {
             snprintf(message, sizeof(message),
-                     "schema %s has version %d, and this library knows versions up to %d",
+                     "schema %s has version %d, this library supports versions up to %d",
                      pgw__pq_schema(h), list->rows[list->count - 1].number, known);
             return pgw__pq_fail(h, PGW_ESCHEMA, message,
-                                "use the library that migrated it, or a newer one");
+                                "use the library that migrated the schema, or a newer one");
         }
         if (row->number >= 1 && migrate_changed(row)) {
             snprintf(message, sizeof(message),
-                     "migration %d was applied to schema %s from another text (%s, checksum %s)",
+                     "migration %d was applied to schema %s with another text (%s, checksum %s)",
                      row->number, pgw__pq_schema(h), row->name, row->checksum);
             return pgw__pq_fail(h, PGW_ESCHEMA, message, PGW__SQL_DIFFERS);
         }
@@ -207,7 +207,7 @@ static pgw_status migrate_note(pgw *h, int number)
     }
 }
 
-/* The transaction's inside. *todo: false when somebody else did it meanwhile. */
+/* The body of the transaction. *todo: false if another process applied it meanwhile. */
 static pgw_status migrate_step(pgw *h, int number, bool *todo)
 {
     static const char set_up[] = "SET LOCAL search_path = pg_catalog, pg_temp";
@@ -270,9 +270,9 @@ pgw_status pgw_migrate_up(pgw *h, int *applied)
 {
     const pgw_status st = migrate_up(h, applied);
 
-    if (st == PGW_EPERM && strcmp(pgw__pq_sqlstate(h), "42501") == 0) /* no role of ours helps */
+    if (st == PGW_EPERM && strcmp(pgw__pq_sqlstate(h), "42501") == 0) /* no role of pgwork helps */
         pgw__pq_advise(h, st,
-                       "migrate as the owner of the schema; the first time as a role that may "
-                       "CREATE in the database");
+                       "migrate as the owner of the schema; the first time, as a role that has "
+                       "the right CREATE on the database");
     return st;
 }

@@ -23,8 +23,8 @@ void pgw__backoff_init(pgw__backoff *b, int64_t base_ms, int64_t cap_ms)
 
 int64_t pgw__backoff_next_ms(pgw__backoff *b)
 {
-    /* The cap bounds the range, not the outcome: else most would end up waiting exactly cap_ms,
-     * and come back together. */
+    /* The cap bounds the range, not the result: otherwise most clients would wait exactly cap_ms,
+     * and return together. */
     int64_t top = b->last_ms < b->cap_ms / 3 ? b->last_ms * 3 : b->cap_ms;
     uint64_t span = (uint64_t)(top - b->base_ms) + 1;
 
@@ -67,8 +67,7 @@ static bool random_from_device(uint64_t *v)
     return ok;
 }
 
-/* Good enough to keep clients apart: where the stack lies, who we are, what time it is
- * (splitmix64). */
+/* Good enough to keep clients apart: address of the stack, process id and time (splitmix64). */
 static uint64_t random_from_circumstances(void)
 {
     struct timespec now;

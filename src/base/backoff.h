@@ -15,8 +15,8 @@ void pgw__backoff_init(pgw__backoff *b, int64_t base_ms, int64_t cap_ms);
 int64_t pgw__backoff_next_ms(pgw__backoff *b);
 void pgw__backoff_reset(pgw__backoff *b);
 
-/* Without jitter, for who is in step with nobody: *next_ms, which becomes four times as long; at
- * most cap_ms. */
+/* Without jitter, for a caller that shares no rhythm with others: *next_ms, which becomes four
+ * times as long, at most cap_ms. */
 int64_t pgw__backoff_grow_ms(int64_t *next_ms, int64_t cap_ms);
 
 /* From the kernel, else /dev/urandom, else clock and addresses: never fails. */

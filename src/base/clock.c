@@ -5,7 +5,7 @@
 #include <limits.h>
 #include <time.h>
 
-/* A lease goes on while the machine is suspended: who wakes up has lost it. */
+/* A lease goes on while the machine is suspended, so the holder may have lost it afterwards. */
 #ifdef __linux__
 #define CLOCK_STEADY CLOCK_BOOTTIME
 #else

@@ -13,12 +13,12 @@ typedef enum conf_type { CONF_TEXT, CONF_INT, CONF_BOOL, CONF_ENUM } conf_type;
 
 typedef const char *conf_fault_fn(const char *value, size_t max);
 
-/* An int is min .. max, 0 as well when zero_too, and `word` (if not NULL), which reads as -1; a
- * text is at most max bytes and what `fault` says; an enum is one of the words in `allowed`. */
+/* An int is min .. max, also 0 if zero_too, and `word` (if not NULL), which reads as -1. A text
+ * has at most max bytes and must pass `fault`. An enum is one of the words in `allowed`. */
 typedef struct conf_row {
     const char *name, *initial, *text;
     const char *word;
-    const char *allowed; /* NULL: told from the limits */
+    const char *allowed; /* NULL: derived from the limits */
     conf_fault_fn *fault;
     int64_t min, max;
     conf_type type;
@@ -69,60 +69,60 @@ static const conf_row conf_rows[] = {
     {.name = "holder", .type = CONF_TEXT, .initial = "", .max = PGW__KEY_MAX,
      .fault = conf_label_fault,
      .allowed = "UTF-8 without control characters, up to 255 bytes",
-     .text = "who holds the leases, for humans; empty: host:pid"},
+     .text = "name of the holder of leases, for people; empty: host:pid"},
     {.name = "application_name", .type = CONF_TEXT, .initial = "pgwork", .max = 63,
      .fault = conf_label_fault,
      .allowed = "UTF-8 without control characters, up to 63 bytes",
-     .text = "how sessions show in pg_stat_activity"},
+     .text = "application_name of sessions, as in pg_stat_activity"},
 
-    INT_ROW("connect.timeout_ms", 1, CONF_HOUR, "10000", "give up connecting after"),
+    INT_ROW("connect.timeout_ms", 1, CONF_HOUR, "10000", "limit of an attempt to connect"),
     INT_ROW("call.timeout_ms", 1, CONF_DAY, "30000",
-        "give up a call after, unless pgw_set_timeout() says otherwise"),
-    INT_ROW("reconnect.base_ms", 1, CONF_HOUR, "50", "shortest wait before connecting again"),
-    INT_ROW("reconnect.cap_ms", 1, CONF_HOUR, "5000", "longest wait before connecting again"),
+        "limit of a call, unless pgw_set_timeout() sets another"),
+    INT_ROW("reconnect.base_ms", 1, CONF_HOUR, "50", "shortest wait before a reconnect"),
+    INT_ROW("reconnect.cap_ms", 1, CONF_HOUR, "5000", "longest wait before a reconnect"),
     INT_ROW("keepalive.idle_s", 0, 32767, "1",
-        "first TCP keepalive after; 0: the system's, on both ends"),
-    INT_ROW("keepalive.interval_s", 0, 32767, "1", "between TCP keepalives; 0: the system's"),
+        "idle time before the first TCP keepalive, on both ends; 0: the system's"),
+    INT_ROW("keepalive.interval_s", 0, 32767, "1", "time between TCP keepalives; 0: the system's"),
     INT_ROW("keepalive.count", 0, 127, "3",
         "lost keepalives that end a connection; 0: the system's"),
     INT_ROW("tcp.user_timeout_ms", 0, CONF_HOUR, "4000",
-        "unacknowledged data ends a connection after; 0: the system's"),
+        "limit for unacknowledged data (TCP_USER_TIMEOUT); 0: the system's"),
     INT_ROW("session.check_interval_ms", 0, CONF_HOUR, "500",
-        "the server looks for its client so often (client_connection_check_interval); 0: never"),
+        "how often the server checks its client (client_connection_check_interval); 0: never"),
     ENUM_ROW("prepare", "auto, never", "auto",
         "prepared statements; never: for poolers that cannot keep them"),
     ENUM_ROW("pooler", "auto, session", "auto",
-        "what a pooler before the server keeps for a client; auto: a transaction; session: a session"),
+        "how long a pooler keeps a server session for a client; auto: a transaction; session: a session"),
     ENUM_ROW("durability", "sync, relaxed", "sync",
-        "relaxed: claim and extend do not wait for the disk; a crash may undo them"),
+        "relaxed: claim and extend do not wait for the disk, and a crash may undo them"),
     BOOL_ROW("notify", "on",
-        "listen for new jobs; off: poll only, as behind a pooler in transaction mode"),
+        "listen for new jobs; off: poll only, for a pooler in transaction mode"),
 
     INT_ROW("payload.max_bytes", 1, PGW__BYTES_MAX, "16777216", "largest payload, body and meta of a job"),
     INT_ROW("poll.min_ms", 1, CONF_HOUR, "5", "shortest wait of an idle worker"),
     INT_ROW("poll.max_ms", 1, CONF_HOUR, "500",
-        "longest wait of an idle worker: how late it sees a job without a notification"),
+        "longest wait of an idle worker; bounds how late it sees a job without a notification"),
 
     INT_ROW("worker.concurrency", 0, 1024, "4",
-        "handlers at once; 0: one, in the thread that runs the worker"),
+        "handler threads; 0: one handler, in the thread that runs the worker"),
     INT_OR_WORD_ROW("worker.prefetch", "auto", 0, 10000, "auto",
-        "jobs claimed ahead of the handlers; auto: as many as were lately done in 50 ms, up to 1000; 0: none"),
-    INT_ROW("worker.batch", 1, 1000, "1", "jobs given to a batch handler at once"),
+        "prefetched jobs; auto: as many as handlers finish in 50 ms, up to 1000; 0: none"),
+    INT_ROW("worker.batch", 1, 1000, "1", "jobs per call of a batch handler"),
     INT_OR_0_ROW("worker.lease_ms", 100, CONF_DAY, "0",
-        "lease of claimed jobs; 0: as the queue says"),
+        "lease of claimed jobs; 0: that of the queue"),
     INT_ROW("worker.job_timeout_ms", 0, 30 * CONF_DAY, "0",
-        "signal a handler to give up after; 0: never"),
+        "time after which a handler is asked to stop; 0: never"),
     INT_ROW("worker.flush_ms", 0, 10 * CONF_SECOND, "5",
-        "longest wait of a finished job for others to be reported with"),
-    INT_ROW("worker.flush_jobs", 1, 10000, "1000", "report as soon as so many are finished"),
+        "longest time that a finished job waits to be reported in a batch"),
+    INT_ROW("worker.flush_jobs", 1, 10000, "1000", "number of finished jobs that are reported at once"),
     INT_ROW("worker.stop_ms", 0, CONF_DAY, "10000",
-        "wait for handlers after the second request to stop"),
-    BOOL_ROW("worker.until_empty", "off", "end when nothing is left to claim"),
-    INT_ROW("worker.max_jobs", 0, INT64_MAX, "0", "end after so many jobs; 0: never"),
+        "how long to wait for handlers after the second request to stop"),
+    BOOL_ROW("worker.until_empty", "off", "end when nothing can be claimed"),
+    INT_ROW("worker.max_jobs", 0, INT64_MAX, "0", "number of jobs after which the worker ends; 0: never"),
 
     INT_ROW("reaper.max_wait_ms", 10, 1000, "50",
-        "longest wait between passes: bounds how late a delayed job can be"),
-    INT_ROW("reaper.batch", 1, 100000, "1000", "jobs moved in one transaction"),
+        "longest wait between passes; bounds how late a delayed job starts"),
+    INT_ROW("reaper.batch", 1, 100000, "1000", "jobs per transaction"),
 };
 /* clang-format on */
 
@@ -193,7 +193,7 @@ static const char *conf_fault(const conf_row *row, const char *value, const char
     case CONF_TEXT: return row->fault(value, (size_t)row->max);
     case CONF_INT:
         if (row->word != NULL && strcmp(value, row->word) == 0) return NULL;
-        if (!pgw__int_parse(&number, value)) return "is not a 64-bit whole number";
+        if (!pgw__int_parse(&number, value)) return "is not a 64-bit integer";
         if ((number < row->min || number > row->max) && !(row->zero_too && number == 0))
             return "is out of range";
         snprintf(text, CONF_NUMBER_SIZE, "%" PRId64, number);

@@ -1,5 +1,5 @@
-/* cronexpr: recursive descent over one line; each function stands before what it reads, and leaves
- * the cursor behind it. The first fault sticks. */
+/* cronexpr: recursive descent over one line. Each function starts before its input, and leaves the
+ * cursor after it. The first fault stays. */
 #include "base/cronexpr.h"
 
 #include <stdarg.h>
@@ -299,7 +299,7 @@ static int cronexpr_count(const char *p, const char **extra)
     return n;
 }
 
-/* A schedule that never comes is a mistake: none of its days is in any of its months. */
+/* A schedule without a tick is a mistake: none of its days is in any of its months. */
 static bool cronexpr_comes(const pgw__cronexpr *e)
 {
     const uint64_t every_month = 0x3ffffffe; /* days 1 .. 29: February has leap years */
@@ -307,7 +307,7 @@ static bool cronexpr_comes(const pgw__cronexpr *e)
     const uint32_t february = 1u << 2, long_months = 0x15aa;
     const uint64_t day = e->day | e->near;
 
-    if (!e->any_day && !e->any_weekday) return true; /* its weekdays come */
+    if (!e->any_day && !e->any_weekday) return true; /* a weekday matches */
     return (day & (every_month | last)) != 0 ||
            ((day & 1u << 30) != 0 && (e->month & ~february) != 0) ||
            ((day & UINT64_C(1) << 31) != 0 && (e->month & long_months) != 0);

@@ -12,7 +12,7 @@
 void pgw__log_write(const pgw__log *log, pgw_log_level level, const char *component,
                     const char *fmt, ...)
 {
-    int saved = errno; /* one may log between a failed call and the look at why */
+    int saved = errno; /* a log call may come between a failed call and the read of errno */
     char message[1024];
     va_list args;
     int size;

@@ -23,8 +23,8 @@ void pgw__log_write(const pgw__log *log, pgw_log_level level, const char *compon
             pgw__log_write((log), (lvl), (component), __VA_ARGS__); \
     } while (0)
 
-/* What a loop has told of late, so that a lasting trouble is told once and then once a minute.
- * Start from {0}; that is also how it forgets, when the trouble is over. */
+/* What a loop has logged recently, so that a lasting fault is logged once and then once a minute.
+ * Start from {0}; set it to {0} when the fault has ended. */
 #define PGW__LOG_REASONS 4
 typedef struct pgw__log_told {
     struct {
@@ -32,7 +32,7 @@ typedef struct pgw__log_told {
         int64_t at_ms;
     } last[PGW__LOG_REASONS];
 } pgw__log_told;
-/* Is it to be told (again) now, by the monotonic clock? Then it counts as told. */
+/* Whether to log it now, by the monotonic clock. Then it counts as logged. */
 bool pgw__log_is_news(pgw__log_told *told, const char *reason, int64_t now_ms);
 
 #endif

@@ -1,4 +1,4 @@
-/* mem: the process-wide allocator and what is built on it. */
+/* mem: the process-wide allocator and helpers on it. */
 #include "base/mem.h"
 
 #include <errno.h>
@@ -71,7 +71,7 @@ char *pgw__mem_dup_n(const void *bytes, size_t n)
 
 void pgw__mem_free(void *ptr)
 {
-    int saved = errno; /* callers clean up first and look at errno afterwards */
+    int saved = errno; /* callers clean up first and read errno afterwards */
 
     if (ptr != NULL) mem_hooks.free(mem_hooks.ctx, ptr);
     errno = saved;

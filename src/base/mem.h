@@ -1,4 +1,4 @@
-/* mem: the process-wide allocator and what is built on it. The only module that may call malloc. */
+/* mem: the process-wide allocator and helpers on it. The only module that may call malloc. */
 #ifndef PGW_MEM_H
 #define PGW_MEM_H
 

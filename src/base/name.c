@@ -1,4 +1,4 @@
-/* name: what a name may be, and exact words for what is wrong with it. */
+/* name: rules for names, and the exact words for each fault. */
 #include "base/name.h"
 
 #include <stdint.h>

@@ -1,4 +1,4 @@
-/* name: what a name may be, and exact words for what is wrong with it. */
+/* name: rules for names, and the exact words for each fault. */
 #ifndef PGW_NAME_H
 #define PGW_NAME_H
 
@@ -13,9 +13,8 @@
 #define PGW__ERROR_MAX       8000      /* of an error's text, which is cut there */
 #define PGW__BYTES_MAX       268435455 /* of payload, body and meta: no jsonb holds more */
 
-/* Each returns NULL when the text is well formed, else what is wrong with it as the end of a
- * sentence: "is NULL", "is empty", "is longer than 200 bytes", "is not UTF-8", "has a control
- * character", ... */
+/* Each returns NULL if the text is well formed. Otherwise the fault as the end of a sentence: "is
+ * NULL", "is empty", "is longer than 200 bytes", "is not UTF-8", "has a control character", ... */
 
 /* A name: not empty, UTF-8 of at most max bytes, no control characters. */
 const char *pgw__name_fault(const char *text, size_t max);
@@ -31,12 +30,12 @@ void pgw__text_copy(char *to, size_t size, const char *from);
 /* Decimal digits with or without a minus, and nothing else; false also beyond 64 bits. */
 bool pgw__int_parse(int64_t *out, const char *text);
 
-/* Text that comes from anywhere, cut in the same way: what is not UTF-8 becomes '?'. */
+/* Text from any source, cut in the same way. Bytes that are not UTF-8 become '?'. */
 void pgw__text_mend(char *to, size_t size, const char *from);
 
 /* Strict; and no NUL, which no text of PostgreSQL can hold. */
 bool pgw__utf8_ok(const char *text, size_t n);
-/* Where the first byte stands that is not; n: nowhere. */
+/* The offset of the first byte that is not; n: none. */
 size_t pgw__utf8_span(const char *text, size_t n);
 /* The line of text[at], and the column: characters, both counted from 1. */
 void pgw__text_where(const char *text, size_t at, size_t *line, size_t *column);

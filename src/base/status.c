@@ -1,4 +1,4 @@
-/* status: what the codes are called, and the one table from SQLSTATE to code and advice. */
+/* status: names of the codes, and the one table from SQLSTATE to code and hint. */
 #include "base/status.h"
 
 #include <string.h>
@@ -22,7 +22,7 @@ const char *pgw_status_text(pgw_status st)
         PGW_STATUS_MAP(STATUS_TEXT)
 #undef STATUS_TEXT
     }
-    return "no status of this library";
+    return "unknown status";
 }
 
 bool pgw_is_retriable(pgw_status st)
@@ -45,25 +45,25 @@ bool pgw_is_bug(pgw_status st)
     return st == PGW_EINVAL || st == PGW_EMISUSE || st == PGW_ESCHEMA || st == PGW_EPROTO;
 }
 
-#define STATUS_GRANT                                                                         \
-    "grant the user pgwork_producer (to enqueue), pgwork_worker (to claim and finish) or "   \
-    "pgwork_operator (to look and to administer); `pgwork doctor` reports when it is these " \
-    "that lack a right"
-#define STATUS_MIGRATE                                                                         \
-    "run `pgwork migrate` on this database (with --schema, where it is another than pgwork); " \
+#define STATUS_GRANT                                                                          \
+    "grant the user pgwork_producer (to enqueue), pgwork_worker (to claim and finish) or "    \
+    "pgwork_operator (to inspect and to administer); `pgwork doctor` reports if these roles " \
+    "lack a right"
+#define STATUS_MIGRATE                                                                     \
+    "run `pgwork migrate` on this database (with --schema, if the schema is not pgwork); " \
     "`pgwork doctor` compares the versions"
 #define STATUS_LOGIN "check user, password and the server's pg_hba.conf"
 #define STATUS_POOLER                                                                              \
     "a pooler changes sessions between transactions: set property `prepare` to never, or connect " \
     "to the server itself"
 #define STATUS_DISK \
-    "the server is out of disk space: free some, then look at retention and dead letters"
+    "the server is out of disk space: free some, then check retention and dead letters"
 
-/* A code of fewer than five characters stands for all codes that begin with it; the longest
- * match wins. `in_flight` is the status when the commit of a write was under way. An ERROR from
- * the server always means rolled back, 57014 too: cancelling a commit that already waits for
- * its standby gives success and a warning (pgw__status_is_unconfirmed). Only the end of the
- * session, or of its disk, leaves the outcome open. */
+/* A code of fewer than five characters stands for all codes that begin with it; the longest match
+ * wins. `in_flight` is the status if the commit of a write was in progress. An ERROR from the
+ * server always means rolled back, even 57014: a cancelled wait for a standby succeeds with a
+ * warning (pgw__status_is_unconfirmed). Only the end of the session, or of its disk, leaves the
+ * outcome open. */
 static const struct status_row {
     char code[6];
     pgw_status status, in_flight;
@@ -72,17 +72,18 @@ static const struct status_row {
     /* the session is over */
     {"08", PGW_ECONN, PGW_EUNKNOWN, ""},
     {"08P01", PGW_ECONN, PGW_EUNKNOWN,
-     "mostly a pooler that does not reach its server, or has no room: see its log"},
+     "often a pooler that cannot reach its server, or that is full: see its log"},
     {"25P03", PGW_ECONN, PGW_EUNKNOWN,
-     "the transaction stood idle for too long: see idle_in_transaction_session_timeout"},
+     "the transaction was idle for too long: see idle_in_transaction_session_timeout"},
     {"25P04", PGW_ECONN, PGW_EUNKNOWN, "the transaction took too long: see transaction_timeout"},
     {"57P", PGW_ECONN, PGW_EUNKNOWN, ""},
-    {"57P01", PGW_ECONN, PGW_EUNKNOWN, "an administrator ended the session or stops the server"},
-    {"57P02", PGW_ECONN, PGW_EUNKNOWN, "the server crashed and recovers: see its log"},
+    {"57P01", PGW_ECONN, PGW_EUNKNOWN,
+     "an administrator ended the session, or is stopping the server"},
+    {"57P02", PGW_ECONN, PGW_EUNKNOWN, "the server crashed and is recovering: see its log"},
     {"57P03", PGW_ECONN, PGW_EUNKNOWN,
      "the server is starting, stopping or recovering: wait, or name the primary in `dsn`"},
     {"57P05", PGW_ECONN, PGW_EUNKNOWN,
-     "the session stood idle for too long: see idle_session_timeout"},
+     "the session was idle for too long: see idle_session_timeout"},
     {"40003", PGW_ECONN, PGW_EUNKNOWN, ""},
 
     /* nothing was applied, and it may go well the next time */
@@ -107,7 +108,7 @@ static const struct status_row {
     /* the caller's transaction */
     {"25P02", PGW_ETXN, PGW_ETXN, "send ROLLBACK, then begin again"},
 
-    /* what was sent is not acceptable: the item, not the server */
+    /* the input is refused: a fault of the item, not of the server */
     {"22", PGW_EINVAL, PGW_EINVAL, ""},
     {"54", PGW_ELIMIT, PGW_ELIMIT, ""},
     {"23505", PGW_EEXISTS, PGW_EEXISTS, ""},
@@ -144,7 +145,7 @@ static const struct status_row {
     {"58P01", PGW_EDB, PGW_EDB, "a file of the server is missing: see its log"},
     {"XX001", PGW_EDB, PGW_EDB,
      "the server's data is damaged: stop it, then restore from a backup"},
-    {"XX002", PGW_EDB, PGW_EDB, "an index is damaged: REINDEX it, and look for the cause"},
+    {"XX002", PGW_EDB, PGW_EDB, "an index is damaged: REINDEX it, and find the cause"},
 };
 
 static const struct status_row *status_find(const char *sqlstate)

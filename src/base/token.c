@@ -40,7 +40,7 @@ char *pgw_token_format(pgw_token token, char text[PGW_TOKEN_TEXT_SIZE])
 
 pgw_status pgw_token_parse(const char *text, pgw_token *token)
 {
-    unsigned char bytes[16] = {0}; /* stays so when text is no token */
+    unsigned char bytes[16] = {0}; /* stays if text is not a token */
     const char *fault;
 
     if (token == NULL) return PGW_EINVAL;

@@ -1,5 +1,4 @@
-/* wake: a self-pipe that ends somebody's poll(). Poking is async-signal-safe; pokes are not
- * counted. */
+/* wake: a self-pipe that ends a poll(). Poking is async-signal-safe; pokes are not counted. */
 #ifndef PGW_WAKE_H
 #define PGW_WAKE_H
 
@@ -16,7 +15,7 @@ typedef struct pgw__wake {
 
 bool pgw__wake_open(pgw__wake *w); /* false: no descriptor left; *w is then not open */
 void pgw__wake_poke(const pgw__wake *w);
-void pgw__wake_drain(const pgw__wake *w); /* what was poked so far is heard */
+void pgw__wake_drain(const pgw__wake *w); /* consumes all pokes so far */
 void pgw__wake_close(pgw__wake *w);
 
 #endif

@@ -1,4 +1,4 @@
-/* ask: what several modules ask of the server in the same way. */
+/* ask: requests to the server that several modules share. */
 #include "call/ask.h"
 
 #include <stdio.h>
@@ -92,7 +92,7 @@ static pgw_status ask_pieces(pgw *h, int64_t *number, int64_t most, pgw__sql sql
         int64_t n = 0;
 
         if (all > 0 && pgw__pq_stopped(h))
-            return pgw__pq_fail(h, PGW_ECANCELED, "asked to stop when a part was done", NULL);
+            return pgw__pq_fail(h, PGW_ECANCELED, "asked to stop; a part is done", NULL);
         p[given] = (pgw__param)P_INT8(piece);
         p[given + 1] = (pgw__param)P_INT8(by_ids ? last : pgw__clock_ms() - began);
         st = ask_numbers(h, &n, by_ids ? &last : NULL, sql, p);
@@ -118,7 +118,7 @@ pgw_status pgw__ask_by_ids(pgw *h, int64_t *number, int64_t most, pgw__sql sql,
 pgw_status pgw__ask_misfit(pgw *h, const char *what)
 {
     return pgw__pq_fail(h, PGW_EPROTO, what,
-                        "library and schema do not fit: `pgwork doctor` shows their versions");
+                        "library and schema do not match: `pgwork doctor` shows their versions");
 }
 
 pgw_status pgw__ask_rows(pgw *h, const pgw__rows *rows, size_t expected)
@@ -127,7 +127,7 @@ pgw_status pgw__ask_rows(pgw *h, const pgw__rows *rows, size_t expected)
     char message[80];
 
     if ((size_t)count == expected) return PGW_OK;
-    snprintf(message, sizeof(message), "the server answered with %d rows, expected are %zu", count,
+    snprintf(message, sizeof(message), "the server returned %d rows: expected %zu", count,
              expected);
     return pgw__ask_misfit(h, message);
 }

@@ -1,6 +1,5 @@
-/* check: what callers may pass. Everything is refused in words, naming argument, value and what is
- * allowed, before anything is sent. Every function takes h == NULL, which is PGW_EINVAL without
- * words. */
+/* check: arguments of callers. A refusal names argument, value and allowed values, and comes
+ * before anything is sent. With h == NULL every function returns PGW_EINVAL without a message. */
 #ifndef PGW_CHECK_H
 #define PGW_CHECK_H
 
@@ -11,17 +10,19 @@
 
 #include "pgwork.h"
 
-#define PGW__BATCH_MAX     10000 /* jobs of one statement */
-#define PGW__QUEUES_MAX    64    /* queues of one claim */
-#define PGW__TAGS_MAX      32
-#define PGW__TAG_MAX       255
-#define PGW__GROUP_MAX     255
-#define PGW__HOLDER_MAX    255
-#define PGW__ANY_NAME_MAX  255
-#define PGW__LEASE_MIN_MS  100
-#define PGW__LEASE_MAX_MS  86400000
-#define PGW__DELAY_MAX_MS  INT64_C(315360000000) /* ten years */
-#define PGW__PERIOD_MAX_MS INT64_C(31536000000)  /* a year */
+#define PGW__BATCH_MAX      10000 /* jobs of one statement */
+#define PGW__QUEUES_MAX     64    /* queues of one claim */
+#define PGW__TAGS_MAX       32
+#define PGW__TAG_MAX        255
+#define PGW__GROUP_MAX      255
+#define PGW__HOLDER_MAX     255
+#define PGW__ANY_NAME_MAX   255
+#define PGW__LEASE_MIN_MS   100
+#define PGW__LEASE_MAX_MS   86400000
+#define PGW__REASON_MAX     1000
+#define PGW__TIMEOUT_MAX_MS INT64_C(2592000000)   /* of a job: 30 days */
+#define PGW__DELAY_MAX_MS   INT64_C(315360000000) /* ten years */
+#define PGW__PERIOD_MAX_MS  INT64_C(31536000000)  /* a year */
 
 pgw_status pgw__check_handle(pgw *h);
 pgw_status pgw__check_given(pgw *h, const char *argument, const void *pointer); /* not NULL */
@@ -36,7 +37,7 @@ pgw_status pgw__check_name(pgw *h, const char *argument, const char *text, size_
 /* Each of the n elements. */
 pgw_status pgw__check_all_names(pgw *h, const char *array, const char *const *names, size_t n,
                                 size_t max);
-/* Of a lock or a semaphore: any UTF-8 of 1 to 255 bytes. */
+/* Of a lock, a semaphore or a rate: any UTF-8 of 1 to 255 bytes. */
 pgw_status pgw__check_any_name(pgw *h, const char *argument, const char *text);
 pgw_status pgw__check_queue(pgw *h,
                             const char *queue); /* handle and name: the first line of most verbs */
@@ -47,27 +48,28 @@ pgw_status pgw__check_limit(pgw *h, const char *argument, int64_t limit);
 /* How long to wait: 0 .. most ms, or PGW_UNLIMITED. */
 pgw_status pgw__check_wait(pgw *h, const char *argument, int64_t ms, int64_t most);
 pgw_status pgw__check_lease(pgw *h, const char *argument, int64_t lease_ms); /* or PGW_DEFAULT */
+pgw_status pgw__check_attempts(pgw *h, const char *argument, int attempts);  /* so, too */
 pgw_status pgw__check_json(pgw *h, const char *argument, const char *json,
                            size_t max); /* max: PGW_ELIMIT above */
 
 /* The delay `argument` and run_at_us: one of the two at most is given, not 0. */
 pgw_status pgw__check_one_time(pgw *h, const char *argument, int64_t delay_ms, int64_t run_at_us);
 
-/* A size that a struct may have had: no field is cut in the middle, for all of them are as wide as
- * a pointer, or lie two in the space of one. What was never set is mostly another one. */
-#define PGW__STRUCT_MAX 4096 /* more than any struct of ours */
+/* A size that the struct may have had: no field is cut in the middle, because fields are as wide
+ * as a pointer, or two share that space. An uninitialised size is usually another one. */
+#define PGW__STRUCT_MAX 4096 /* more than any struct of pgwork */
 static inline bool pgw__size_is_whole(size_t size)
 {
     return size >= sizeof(size_t) && size <= PGW__STRUCT_MAX && size % _Alignof(void *) == 0;
 }
 
-/* Copies the options of a caller who may know fewer fields than we do: `mine` holds the defaults of
- * the rest and starts with struct_size. given == NULL: all defaults. */
+/* Copies the options of a caller that may know fewer fields: `mine` holds the defaults of the rest
+ * and starts with struct_size. given == NULL: all defaults. */
 pgw_status pgw__check_opts(pgw *h, const char *argument, void *mine, size_t known,
                            const void *given);
 
-/* A struct of the caller's that is to be filled: its struct_size tells how many fields it has,
- * which may be fewer than we know, or more. They are 0 until pgw__fill(). */
+/* A struct of the caller to be filled. Its struct_size says how many fields it has, which may be
+ * fewer or more than this library knows. They are 0 until pgw__fill(). */
 pgw_status pgw__check_filled(pgw *h, const char *argument, void *theirs);
 static inline void pgw__fill(void *theirs, const void *mine, size_t known)
 {
@@ -80,9 +82,8 @@ static inline void pgw__fill(void *theirs, const void *mine, size_t known)
     memcpy((char *)theirs + head, (const char *)mine + head, size - head);
 }
 
-/* Who asks, for humans: what is given, else the property `holder`, else "host:pid", made in
- * `buffer`.
- */
+/* The holder's name, for people: the given one, or the property `holder`, or "host:pid", written
+ * to `buffer`. */
 pgw_status pgw__check_holder(pgw *h, const char *argument, const char **holder, const char *given,
                              char buffer[PGW__HOLDER_MAX + 1]);
 

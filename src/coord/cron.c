@@ -1,5 +1,5 @@
-/* cron: schedules: what they are and when they come. The expression is read here first, to say at
- * once where it is wrong; when it comes is the server's to say. */
+/* cron: schedules. The expression is parsed here first, to report a fault with its column. The
+ * server computes the times. */
 #include <stdio.h>
 #include <string.h>
 
@@ -38,7 +38,7 @@ static pgw_status cron_check_expression(pgw *h, const char *expression)
     if (pgw__cronexpr_parse(&e, expression, &why)) return PGW_OK;
     pgw__text_copy(shown, sizeof(shown), expression);
     if (pgw__name_fault(expression, PGW__CRONEXPR_MAX) != NULL) /* nothing for a terminal */
-        snprintf(message, sizeof(message), "argument expression is wrong: %s", why.text);
+        snprintf(message, sizeof(message), "argument `expression` is not valid: %s", why.text);
     else
         snprintf(message, sizeof(message), "argument expression is \"%s\": %s", shown, why.text);
     return pgw__pq_reject(h, PGW_EINVAL, message,
@@ -191,6 +191,7 @@ pgw_status pgw_cron_create(pgw *h, const char *schedule, const char *expression,
             P_INT8(o.grace_ms),
             P_INT8(o.jitter_ms),
             P_INT8(o.timeout_ms),
+            P_INT8_OR_NULL(job.ttl_ms, job.ttl_ms == PGW_UNLIMITED),
             P_END,
         };
         const pgw__call call = {

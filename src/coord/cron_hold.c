@@ -127,7 +127,7 @@ pgw_status pgw_cron_claim_due(pgw *h, const pgw_cron_claim_opts *opts, pgw_tick 
     }
 }
 
-/* ---- what is done with it ---- */
+/* ---- actions on a held tick ---- */
 
 typedef struct hold_until_ctx {
     int64_t *until_us;
@@ -142,8 +142,8 @@ static pgw_status hold_read_verdict(pgw *h, const pgw__rows *rows, void *ctx)
     if (st != PGW_OK) return st;
     if (pgw__rows_null(rows, 0, 0) || pgw__rows_int(rows, 0, 0) == 0) {
         return pgw__pq_fail(h, PGW_ELEASE, "the tick is no longer held with this token",
-                            "it took longer than the schedule's timeout and another node has it, "
-                            "or it is over");
+                            "the tick is over, or it took longer than the schedule's timeout and "
+                            "another node has it");
     }
     if (in->until_us != NULL) *in->until_us = pgw__rows_time_us(rows, 0, 0);
     return PGW_OK;

@@ -1,9 +1,8 @@
-/* lock: named locks across machines.
- *
- * The server's word and ours may differ in one case only: an acquisition whose answer we do not
- * have (a timeout, a cancel, an error after the grant). It is settled at once: what the session may
- * hold is given back, and if that fails the session ends, which gives everything back. So a lock is
- * held exactly while there is a pgw_lock of the session (epoch) that took it. */
+/* lock: named locks across machines. The state at the server and the state here differ in one case
+ * only: an acquisition whose answer is missing (a timeout, a cancel, an error after the grant). It
+ * is settled at once: the library releases the lock that the session may hold, and ends the
+ * session if that fails. So a lock is held if and only if there is a pgw_lock of the session
+ * (epoch) that took it. */
 #include <stdio.h>
 #include <string.h>
 
@@ -15,10 +14,10 @@
 #include "pq/pq.h"
 
 #define LOCK_NAME_MAX    255
-/* A statement that waits holds a snapshot, for whose end others wait: vacuum, and CREATE INDEX
- * CONCURRENTLY by the lock's holder. So it ends, and the next one goes on from its place. */
+/* A waiting statement holds a snapshot, and vacuum and CREATE INDEX CONCURRENTLY by the lock's
+ * holder wait for it. So the statement ends, and the next one continues from its place. */
 #define LOCK_TURN_MS     500
-#define LOCK_LOOK_MS     1000 /* the first look for a deadlock after that, then each time later */
+#define LOCK_LOOK_MS     1000 /* the first check for a deadlock after that, then each time later */
 #define LOCK_LOOK_MAX_MS 30000
 #define LOCK_TIMEOUT_MAX INT64_C(31536000000) /* a year */
 
@@ -71,12 +70,11 @@ static bool lock_is_known(pgw *h, const char *name)
     return false;
 }
 
-/* ---- what callers may pass ---- */
+/* ---- arguments ---- */
 
 static pgw_status lock_check_armed(pgw *h)
 {
-    return pgw__check_unarmed(
-        h, "call it without pgw_async(); where nothing may wait, in a thread of its own");
+    return pgw__check_unarmed(h, "call it without pgw_async(), or in another thread");
 }
 
 static pgw_status lock_check(pgw *h, const char *name, pgw_lock_opts *mine,
@@ -102,7 +100,7 @@ static pgw_status lock_check_unknown(pgw *h, const char *name)
 
 /* ---- acquiring ---- */
 
-typedef struct lock_line { /* what a turn is about */
+typedef struct lock_line { /* a step of a wait */
     const char *name;
     bool shared, xact;
     int64_t fence; /* 0: not granted */
@@ -118,7 +116,7 @@ static pgw_status lock_read(pgw *h, const pgw__rows *rows, void *ctx)
     lock_line *line = ((const lock_answer *)ctx)->line;
 
     if (pgw__rows_count(rows) != 1)
-        return pgw__pq_fail(h, PGW_EPROTO, "a lock was not answered with one row",
+        return pgw__pq_fail(h, PGW_EPROTO, "the server did not return one row for a lock",
                             "run the migrations");
     line->fence = pgw__rows_int(rows, 0, 0);
     line->place = pgw__rows_columns(rows) > 1 ? pgw__rows_int(rows, 0, 1) : 0;
@@ -164,8 +162,8 @@ static pgw_status lock_turn(pgw *h, lock_line *line, int64_t left_ms, bool look)
     return lock_ask(h, line, PGW__SQL_LOCK_QUEUE, params, wait_ms);
 }
 
-/* A lock that is not held yet is lost by nobody: the wait begins anew in another session, unless
- * the one that ended held others. False: it cannot. */
+/* A lock that is not held cannot be lost: the wait starts again in a new session, unless the old
+ * session held other locks. False: it cannot. */
 static bool lock_wait_on(pgw *h, lock_line *line, pgw_status st, int64_t deadline)
 {
     const int64_t left = pgw__deadline_left_ms(deadline);
@@ -204,14 +202,14 @@ static pgw_status lock_take(pgw *h, lock_line *line, int64_t timeout_ms)
     if (st == PGW_EPOOLED)
         pgw__pq_advise(
             h, st,
-            "use pgw_lock_acquire_xact() in a transaction, connect to the server itself, or "
+            "use pgw_lock_acquire_xact() in a transaction, connect directly to the server, or "
             "set property `pooler` to session if it pools sessions");
     if (st != PGW_ELOCKED || pgw__pq_sqlstate(h)[0] != '\0') return st;
-    return pgw__pq_fail(h, st, "the lock is held by somebody else",
-                        "`pgwork locks NAME` says by whom; or wait longer");
+    return pgw__pq_fail(h, st, "another session holds the lock",
+                        "`pgwork locks NAME` lists the holders; or wait longer");
 }
 
-/* The statement failed, and the session is there: did it get the lock all the same? */
+/* The statement failed, and the session lives: did it get the lock? */
 static void lock_settle(pgw *h, const char *name)
 {
     pgw__diagnostics diagnostics;
@@ -224,8 +222,8 @@ static void lock_settle(pgw *h, const char *name)
     pgw__pq_tell(h, &diagnostics);
 }
 
-/* Before anything was sent, or granted; but a trigger that is deferred may raise whatever it likes
- * when the lock is there already. */
+/* The error came before the request or the grant. But a deferred trigger may raise any error after
+ * the grant. */
 static bool lock_was_refused(const pgw *h, pgw_status st)
 {
     if (pgw__pq_sqlstate(h)[0] != '\0') return false;
@@ -246,7 +244,8 @@ pgw_status pgw_lock_acquire(pgw *h, const char *name, const pgw_lock_opts *opts,
     st = lock_check(h, name, &o, opts);
     if (st != PGW_OK) return st;
     if (pgw__pq_in_txn(h) && !pgw__pq_attached(h))
-        return pgw__pq_reject(h, PGW_EMISUSE, "a transaction is open: its end would undo the fence",
+        return pgw__pq_reject(h, PGW_EMISUSE,
+                              "a transaction is open: a rollback would undo the fencing number",
                               "use pgw_lock_acquire_xact(), or acquire before the transaction");
     st = lock_check_unknown(h, name);
     if (st != PGW_OK) return st;
@@ -269,7 +268,7 @@ pgw_status pgw_lock_acquire(pgw *h, const char *name, const pgw_lock_opts *opts,
     if (st != PGW_OK && !lock_was_refused(h, st)) lock_settle(h, name);
     if (st == PGW_OK || (st == PGW_EUNKNOWN && pgw__pq_check_session(h) != PGW_OK))
         /* if given, it went with its session */
-        st = pgw__pq_fail(h, PGW_ECONN, "the connection was lost while it waited for the lock",
+        st = pgw__pq_fail(h, PGW_ECONN, "the connection was lost while waiting for the lock",
                           "the lock is not held: acquire it again");
     pgw__mem_free(l);
     return st;
@@ -287,8 +286,8 @@ pgw_status pgw_lock_acquire_xact(pgw *h, const char *name, const pgw_lock_opts *
     if (st != PGW_OK) return st;
     if (!pgw__pq_in_txn(h))
         return pgw__pq_reject(h, PGW_EMISUSE,
-                              "no transaction is open: the lock would be gone at once",
-                              "BEGIN first; or use pgw_lock_acquire()");
+                              "no transaction is open: the lock would be released at once",
+                              "begin a transaction first, or use pgw_lock_acquire()");
     st = lock_check_unknown(h, name);
     if (st != PGW_OK) return st;
     line.shared = o.mode == PGW_LOCK_SHARED;
@@ -297,7 +296,7 @@ pgw_status pgw_lock_acquire_xact(pgw *h, const char *name, const pgw_lock_opts *
     return st;
 }
 
-/* ---- is it still ours ---- */
+/* ---- is the lock still held? ---- */
 
 const char *pgw_lock_name(const pgw_lock *lock)
 {
@@ -309,11 +308,11 @@ int64_t pgw_lock_fence(const pgw_lock *lock)
     return lock != NULL ? lock->fence : 0;
 }
 
-/* To a verb, or to who only asks. */
+/* To a verb, or to a caller that only asks. */
 static pgw_status lock_lost(const pgw_lock *l, bool verb)
 {
     static const char what[] = "the lock was lost with the session that held it",
-                      hint[] = "stop the work: somebody else may hold the lock by now";
+                      hint[] = "stop the work: another session may hold the lock";
 
     if (l->h == NULL) return PGW_ELEASE;
     return verb ? pgw__pq_fail(l->h, PGW_ELEASE, what, hint)
@@ -351,7 +350,7 @@ pgw_status pgw_lock_guard(pgw_lock *lock, int fd, int64_t timeout_ms)
     while (st == PGW_OK) {
         st = pgw__pq_wait(lock->h, pgw__deadline_left_ms(deadline), fd);
         if (st == PGW_OUTCOME_AGAIN) return PGW_OK;
-        /* a notification that somebody listens to wakes as well */
+        /* a notification of the caller's LISTEN also ends the wait */
         if (st == PGW_OK) st = pgw_lock_check(lock);
     }
     return st == PGW_ECONN || st == PGW_ELEASE ? lock_lost(lock, true) : st;
@@ -381,7 +380,7 @@ pgw_status pgw_lock_release(pgw_lock *lock)
     if (st == PGW_OK) st = lock_check_armed(lock->h);
     if (st == PGW_OK && pgw__pq_in_txn(lock->h))
         st = pgw__pq_reject(lock->h, PGW_EMISUSE,
-                            "a transaction is open: others would have the lock before it ends",
+                            "a transaction is open: others could take the lock before it ends",
                             "commit or roll back, then release");
     if (st == PGW_OK) st = lock_unlock(lock);
     if (st == PGW_EMISUSE) return st;

@@ -1,8 +1,7 @@
-/* sema: counting semaphores.
- *
- * What is free, who is next and what is over is decided by the functions in the schema; here is how
- * one waits. Sessions that wait form a queue at the server; the one at its head listens, asks again
- * when permits come back, and when the first that is out will be over. */
+/* sema: counting semaphores. The functions in the schema decide what is free, which session is
+ * next and what has ended. This file waits. Waiting sessions form a queue at the server. The one
+ * at its head listens, and asks again when permits are released or when the first held permit
+ * ends. */
 #include <stdio.h>
 #include <string.h>
 
@@ -18,7 +17,7 @@
 #define SEMA_STAND_MS    30000 /* as for locks: a statement that waits holds back vacuum */
 #define SEMA_WAIT_MAX_MS INT64_C(31536000000) /* a year */
 #define SEMA_CHANNEL     "pgwork_sema_"
-#define SEMA_FROZEN_MS   5000 /* who says nothing for so long at the head is not well */
+#define SEMA_FROZEN_MS   5000 /* a head that is silent for so long is considered dead */
 
 /* ---- the operator's verbs ---- */
 
@@ -53,7 +52,7 @@ pgw_status pgw_sema_drop(pgw *h, const char *name, bool force)
 
 typedef struct sema_answer {
     pgw_token *token;
-    int64_t *next_ms; /* NULL: nobody waits */
+    int64_t *next_ms; /* NULL: no session waits */
 } sema_answer;
 
 typedef struct sema_wait {
@@ -72,7 +71,7 @@ static pgw_status sema_read_grant(pgw *h, const pgw__rows *rows, void *ctx)
     unsigned char token[16];
 
     if (pgw__rows_count(rows) != 1)
-        return pgw__pq_fail(h, PGW_EPROTO, "a semaphore did not answer with one row",
+        return pgw__pq_fail(h, PGW_EPROTO, "the server did not return one row for a semaphore",
                             "run the migrations");
     if (in->next_ms != NULL) *in->next_ms = pgw__rows_int(rows, 0, 1);
     if (pgw__rows_null(rows, 0, 0)) return PGW_ELOCKED;
@@ -105,8 +104,8 @@ static pgw_status sema_try(sema_wait *w)
     return pgw__pq_call(w->h, &call);
 }
 
-/* The head asks after a quarter more than poll.max_ms at the latest. One that does not is frozen,
- * and nobody would get a permit until it thaws: the server ends its session. */
+/* The head asks at the latest after a quarter more than poll.max_ms. If it does not, it is
+ * suspended and blocks all others, so the server ends its session. */
 static int64_t sema_patience_ms(const sema_wait *w)
 {
     const int64_t ms = 4 * pgw__conf_int(pgw__pq_conf(w->h), "poll.max_ms");
@@ -144,9 +143,9 @@ static pgw_status sema_queue(sema_wait *w, int64_t wait_ms)
     return st;
 }
 
-/* Whatever became of a wait without permits: the turn goes to the next one, at worst with the
- * session. Where the statement failed, the session may yet be ended when it says nothing, as the
- * head of the queue is: its transaction has undone that it was not to be. */
+/* Whenever a wait ends without permits, the turn must go to the next session, at worst with the
+ * end of this one. If the statement failed, its transaction was rolled back, so the idle timeout
+ * of the head still applies to the session. */
 static pgw_status sema_leave(sema_wait *w, pgw_status st)
 {
     const pgw__param params[] = {P_TEXT(w->name), P_END};
@@ -168,13 +167,13 @@ static int64_t sema_least(int64_t a, int64_t b)
     return a < 0 || b < a ? b : a; /* a < 0: no limit */
 }
 
-/* Up to a quarter more, so that those who poll do not march in step. */
+/* Up to a quarter more, so that waiters do not poll in step. */
 static int64_t sema_jitter(int64_t ms)
 {
     return ms + (int64_t)(pgw__random_u64() % (uint64_t)(ms / 4 + 1));
 }
 
-/* False: nobody is to be told. */
+/* False: no session is to be notified. */
 static bool sema_channel(const sema_wait *w, char channel[80])
 {
     snprintf(channel, 80, SEMA_CHANNEL "%s", pgw__pq_schema(w->h));
@@ -188,8 +187,8 @@ static pgw_status sema_listen(sema_wait *w)
     return sema_channel(w, channel) ? pgw__pq_listen(w->h, channel) : PGW_OK;
 }
 
-/* Who rests now, perhaps for hours and with a lock in hand, reads nothing: what it is told of all
- * permits would gather until the server takes it for dead. */
+/* A session that rests now, perhaps for hours and with a lock, reads nothing. Notifications of all
+ * permits would pile up until the server considers it dead. */
 static void sema_unlisten(sema_wait *w)
 {
     char channel[80];
@@ -212,7 +211,8 @@ static pgw_status sema_wait_in_line(sema_wait *w, int64_t deadline)
         if (st != PGW_ELOCKED || pgw__deadline_left_ms(deadline) == 0) break;
         st = PGW_OK;
         if (w->turn) {
-            /* permits of a session that ends come back without a word, so a look now and then */
+            /* permits of a session that ends are released without a notification, so poll now and
+             * then */
             st = pgw__pq_wait(w->h,
                               sema_least(pgw__deadline_left_ms(deadline),
                                          sema_least(w->next_ms, sema_jitter(poll_ms))),
@@ -249,8 +249,7 @@ static pgw_status sema_wait_by_polling(sema_wait *w, int64_t deadline)
 static pgw_status sema_check_txn(pgw *h)
 {
     if (pgw__pq_attached(h) || !pgw__pq_in_txn(h)) return PGW_OK;
-    return pgw__pq_reject(h, PGW_EMISUSE,
-                          "a transaction is open: its end would decide on the permits",
+    return pgw__pq_reject(h, PGW_EMISUSE, "a transaction is open: a rollback would undo the call",
                           "take permits before the transaction, release them after it");
 }
 
@@ -291,12 +290,12 @@ pgw_status pgw_sema_acquire(pgw *h, const char *name, const pgw_sema_opts *opts,
         if (st == PGW_EPOOLED) st = sema_wait_by_polling(&w, deadline);
     }
     if (st == PGW_OK && o.session && pgw__pq_check_session(h) == PGW_ECONN)
-        return pgw__pq_fail(h, PGW_ECONN, "the connection was lost while it waited for the permits",
-                            "they went with the session: acquire them again");
+        return pgw__pq_fail(h, PGW_ECONN, "the connection was lost while waiting for the permits",
+                            "the permits were released with the session: acquire them again");
     if (st >= PGW_OK) return st;
     if (st == PGW_ELOCKED && !sema_failed(h))
         pgw__pq_fail(h, st, "not enough permits are free",
-                     "see `pgwork sem list`, wait longer, or give it more permits");
+                     "see `pgwork sem list`, wait longer, or add permits");
     return st;
 }
 
@@ -307,8 +306,8 @@ static pgw_status sema_read_kept(pgw *h, const pgw__rows *rows, void *ctx)
     (void)ctx;
     if (pgw__rows_count(rows) == 1 && pgw__rows_int(rows, 0, 0) != 0) return PGW_OK;
     return pgw__pq_fail(h, PGW_ELEASE,
-                        "the permits were lost: their time was over, or they were returned",
-                        "extend them earlier, or take them for longer");
+                        "the permits were lost: their lease ended, or they were released",
+                        "extend them earlier, or use a longer lease");
 }
 
 static pgw_status sema_keep(pgw *h, pgw__sql sql, const char *name, const pgw__param *params)
@@ -366,7 +365,7 @@ static pgw_status sema_read_status(pgw *h, const pgw__rows *rows, void *ctx)
 
     if (pgw__rows_count(rows) == 0)
         return pgw__pq_fail(h, PGW_ENOTFOUND, "there is no such semaphore",
-                            "pgw_sema_create() makes one; names are case-sensitive");
+                            "pgw_sema_create() creates one; names are case-sensitive");
     info = sema_info(rows, 0);
     info.name = NULL;
     pgw__fill(in->info, &info, sizeof(info));

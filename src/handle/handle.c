@@ -12,7 +12,7 @@ static pgw_status handle_check_version(pgw *h, int64_t version)
 
     if (version >= PGW__SCHEMA_MIN && version <= PGW__SCHEMA_MAX) return PGW_OK;
     snprintf(migrate, sizeof(migrate), "run `pgwork --schema %s migrate up`", pgw__pq_schema(h));
-    snprintf(text, sizeof(text), "schema `%s` is of version %lld, this library works with %d to %d",
+    snprintf(text, sizeof(text), "schema `%s` has version %lld, this library works with %d to %d",
              pgw__pq_schema(h), (long long)version, PGW__SCHEMA_MIN, PGW__SCHEMA_MAX);
     return pgw__pq_fail(h, PGW_ESCHEMA, text,
                         version < PGW__SCHEMA_MIN ? migrate : "install a newer libpgwork");
@@ -29,7 +29,7 @@ static pgw_status handle_check(pgw *h, const pgw__rows *rows, void *ctx)
     (void)ctx;
     if (st != PGW_OK || changed == 0) return st;
     snprintf(text, sizeof(text),
-             "migration %d of schema `%s` was applied from another text than this library has",
+             "migration %d of schema `%s` was applied with another text than this library has",
              changed, pgw__pq_schema(h));
     return pgw__pq_fail(h, PGW_ESCHEMA, text, PGW__SQL_DIFFERS);
 }

@@ -1,4 +1,4 @@
-/* handle: what the loops need of it beyond the public header. */
+/* handle: functions for the loops beyond the public header. */
 #ifndef PGW_HANDLE_H
 #define PGW_HANDLE_H
 
@@ -8,7 +8,7 @@
  * handle. @p lock_ms: see pgw__pq_limit_locks(). */
 pgw_status pgw__handle_open(pgw **h, const pgw_conf *conf, pgw_stop *stop, int64_t lock_ms);
 
-/* What went wrong and what to do about it, in the one line that a log has for it. */
+/* The error and the hint, in one line for the log. */
 void pgw__handle_diagnostics(const pgw *h, char *diagnostics, size_t size);
 
 #endif

@@ -32,15 +32,14 @@ static pgw_status txn_try(pgw *h, pgw_txn_fn *fn, void *arg)
     outcome = fn(h, arg);
     if (pgw__pq_disarm(h) && outcome >= PGW_OK)
         outcome =
-            pgw__pq_reject(h, PGW_EMISUSE, "the function that ran in the transaction has armed it",
-                           "its verbs have to wait for their answers");
+            pgw__pq_reject(h, PGW_EMISUSE, "the function in the transaction called pgw_async()",
+                           "call verbs without pgw_async() there");
     if (outcome >= PGW_OK) {
         st = pgw__pq_commit(h);
         return st == PGW_OK ? outcome : st;
     }
     if (pgw__pq_error_status(h) != outcome)
-        pgw__pq_reject(h, outcome, "the function that ran in the transaction returned an error",
-                       NULL);
+        pgw__pq_reject(h, outcome, "the function in the transaction returned an error", NULL);
     st = pgw__pq_rollback(h);
     return st == PGW_OK ? outcome : st;
 }

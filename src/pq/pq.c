@@ -18,13 +18,13 @@
 #include "base/status.h"
 
 #define PQ_READS_MAX         16
-#define PQ_ENCRYPTED_LOOK_MS 1000 /* what arrived between pq_consume()'s last two looks */
+#define PQ_ENCRYPTED_LOOK_MS 1000 /* what arrived between the last two reads of pq_consume() */
 
 static const char pq_relaxed[] = "SELECT pg_catalog.set_config('synchronous_commit', 'off', true)";
 
 /* Of a statement on a user's table. */
 static const char pq_denied_hint[] =
-    "GRANT the role what it lacks on this table; where a policy "
+    "grant the role the missing right on this table; if a policy "
     "(row security) refuses the row, see "
     "the table's policies; for a function of pgwork's grant pgwork_worker";
 
@@ -81,8 +81,9 @@ static bool pq_send_all(pgw *h)
     return !op->piped || PQpipelineSync(h->conn) != 0;
 }
 
-/* Without an answer: may it have been applied, or be so yet? In a transaction of ours the session's
- * end undoes it; the caller's connection lives on, and the caller's COMMIT would keep it. */
+/* Without an answer: may it have been applied, or be applied later? In a transaction of this
+ * library the end of the session undoes it. The caller's connection lives on, and the caller's
+ * COMMIT would keep it. */
 static bool pq_open_outcome(const pgw *h)
 {
     const pgw__op *op = &h->op;
@@ -93,8 +94,8 @@ static bool pq_open_outcome(const pgw *h)
 
 static void pq_settle(pgw *h);
 
-/* libpq could not take the statement: no memory, or no connection. What part of it left is
- * anybody's guess, so the session ends. */
+/* libpq could not take the statement: out of memory, or no connection. Which part of it was sent
+ * is unknown, so the session ends. */
 static void pq_not_sent(pgw *h)
 {
     h->op.failed = h->op.dead = true;
@@ -142,8 +143,9 @@ static void pq_launch(pgw *h)
     }
     if ((op->flags & PGW__DIRECT) != 0 && h->pooled) {
         pgw__pq_end_with(
-            h, PGW_EPOOLED, "this needs a session of its own, and a pooler stands between",
-            "connect to the server itself, or set property `pooler` to session if it pools "
+            h, PGW_EPOOLED,
+            "this call needs its own session, but the connection goes through a pooler",
+            "connect directly to the server, or set property `pooler` to session if it pools "
             "sessions");
         return;
     }
@@ -161,7 +163,7 @@ static void pq_launch(pgw *h)
     }
 }
 
-/* The caller's connection is used as it stands, or not at all. */
+/* The caller's connection is used as it is, or not at all. */
 static bool pq_check_attached(pgw *h)
 {
     PGTransactionStatusType txn = PQtransactionStatus(h->conn);
@@ -238,8 +240,7 @@ static void pq_note(pgw *h, PGresult *res)
         op->answered = op->copy && PQresultStatus(res) == PGRES_COPY_IN;
         if (op->answered) break;
         op->failed = op->dead = true;
-        pgw__fault_set(&op->fault, PGW_EPROTO, "the server began a COPY that nobody asked for",
-                       NULL);
+        pgw__fault_set(&op->fault, PGW_EPROTO, "the server began an unexpected COPY", NULL);
         break;
     default:
         if (op->failed) {
@@ -253,8 +254,8 @@ static void pq_note(pgw *h, PGresult *res)
                 PQstatus(h->conn) == CONNECTION_OK) { /* libpq reads on, and throws it away */
                 op->dead = false;
                 pgw__fault_set(&op->fault, PGW_ENOMEM,
-                               "libpq could not keep the answer: most likely it has no memory",
-                               "ask for less at a time");
+                               "libpq could not store the answer: it is probably out of memory",
+                               "request less at a time");
             }
         }
     }
@@ -266,8 +267,8 @@ static bool pq_is_encrypted(const pgw *h)
     return PQsslInUse(h->conn) != 0 || PQgssEncInUse(h->conn) != 0;
 }
 
-/* libpq reads once a call, and of an encrypted record what it has room for: the rest is in no
- * socket, and no poll() tells of it. So it reads until the socket is empty, and once more. */
+/* libpq reads once per call, and from an encrypted record only what fits. The rest is not in the
+ * socket, so poll() does not report it. So read until the socket is empty, and once more. */
 static bool pq_consume(const pgw *h)
 {
     struct pollfd p = {.fd = PQsocket(h->conn), .events = POLLIN};
@@ -298,12 +299,12 @@ static bool pq_receive(pgw *h)
 
         if (res != NULL) {
             const ExecStatusType kind = PQresultStatus(res);
-            /* wanted or not: nothing else comes until it is ended */
+            /* wanted or not: nothing else arrives until it is ended */
             const bool copy =
                 kind == PGRES_COPY_IN || kind == PGRES_COPY_OUT || kind == PGRES_COPY_BOTH;
 
             pq_note(h, res);
-            /* a session of ours that is dead is thrown away; the caller's is read to the end */
+            /* a dead session of the library is discarded; the caller's is read to the end */
             if ((op->dead && !h->attached) || op->synced || copy) return true;
         } else if (!op->piped || op->parts++ > op->prefixes + 1) {
             /* a pipeline ends with its sync, or with the connection; an error of its commit is one
@@ -324,7 +325,7 @@ static void pq_hint_read_only(pgw *h)
     const char *standby = PQparameterStatus(h->conn, "in_hot_standby");
     const char *hint = NULL;
 
-    if (h->attached) /* no `dsn` of ours */
+    if (h->attached) /* not `dsn` of the library */
         hint =
             "the transaction is READ ONLY, or the server is: begin it READ WRITE, on the primary";
     else if (standby != NULL && strcmp(standby, "off") == 0)
@@ -356,9 +357,9 @@ static pgw_status pq_ended_badly(pgw *h)
         st = pgw__status_in_session(op->fault.sqlstate, op->commits && op->sent,
                                     (op->flags & PGW__WRITES) != 0);
         if (st == PGW_ECANCELED && op->halting != PGW_OK) st = op->halting;
-        if (st == PGW_ETIMEDOUT) { /* it was us who cancelled it */
+        if (st == PGW_ETIMEDOUT) { /* the library cancelled it */
             snprintf(op->fault.message, sizeof(op->fault.message),
-                     "not done within the deadline: cancelled (SQLSTATE %s)", op->fault.sqlstate);
+                     "cancelled at the deadline (SQLSTATE %s)", op->fault.sqlstate);
             snprintf(op->fault.hint, sizeof(op->fault.hint), "%s", PGW__STATUS_TOO_LATE);
         }
         if (op->altered != NULL && strcmp(op->fault.sqlstate, "42501") == 0)
@@ -394,24 +395,24 @@ static pgw_status pq_ended_well(pgw *h)
     if (op->ending != PGW__AUTOCOMMIT) h->in_txn = open;
     if (op->ending == PGW__COMMITTED && strcmp(op->tag, "COMMIT") != 0)
         return pgw__fault_set(&op->fault, PGW_ETXN,
-                              "the transaction had failed before: it was rolled back", NULL);
+                              "the transaction had failed earlier and was rolled back", NULL);
     if (op->unconfirmed)
         return pgw__fault_set(&op->fault, PGW_EUNKNOWN,
                               "committed, but no synchronous standby has confirmed it: a failover "
                               "may undo it",
                               PGW__STATUS_UNCONFIRMED);
-    /* what the caller's connection is warned of we do not hear */
+    /* warnings on the caller's connection are not seen here */
     if (h->attached && op->commits && op->halting != PGW_OK && (op->flags & PGW__WRITES) != 0)
         return pgw__fault_set(&op->fault, PGW_EUNKNOWN,
-                              "committed though it was cancelled: perhaps no synchronous standby "
+                              "committed although it was cancelled: perhaps no synchronous standby "
                               "has confirmed it",
                               PGW__STATUS_UNCONFIRMED);
     return op->read != NULL ? pgw__pq_read(h, op->read, op->ctx) : PGW_OK;
 }
 
-/* A plan or a name went stale (R23). Such an error comes before anything was done, so the statement
- * may be sent once more; but not inside a transaction, which the error has ended: there the next
- * one prepares anew. */
+/* A plan or a name is stale (R23). The error comes before any effect, so the statement may be sent
+ * once more. Inside a transaction it may not, because the error has ended the transaction; the
+ * next one prepares again. */
 static bool pq_try_again(pgw *h)
 {
     pgw__op *op = &h->op;
@@ -423,7 +424,7 @@ static bool pq_try_again(pgw *h)
     } else if (strcmp(sqlstate, "26000") != 0 && strcmp(sqlstate, "0A000") != 0) {
         return false;
     }
-    PGW__LOG(h->log, PGW_LOG_INFO, "pq", "%s: to be prepared anew after %s", op->name, sqlstate);
+    PGW__LOG(h->log, PGW_LOG_INFO, "pq", "%s: will be prepared again after %s", op->name, sqlstate);
     h->generation++;
     memset(h->prepared, 0, sizeof(h->prepared));
     if (!op->commits || op->halting != PGW_OK) return false;
@@ -447,8 +448,8 @@ static void pq_settle(pgw *h)
     }
     st = op->failed ? pq_ended_badly(h) : pq_ended_well(h);
     /* a read-only server is the wrong one, the next session may find the primary; a transaction
-     * that nobody began must not stay; a pooler may deliver a cancel late, to the next statement,
-     * and so may a server that had no time for it yet */
+     * that the library did not begin must not stay; a pooler, or a busy server, may deliver a
+     * cancel late, to the next statement */
     doubtful = strcmp(op->fault.sqlstate, "25006") == 0 || op->adrift ||
                (h->pooled && op->halting != PGW_OK) ||
                (!op->dead && !h->in_txn && PQtransactionStatus(h->conn) != PQTRANS_IDLE);
@@ -469,7 +470,7 @@ static void pq_prepared(pgw *h)
         h->prepared[op->sql] = true;
         if (op->halting == PGW_OK) {
             pq_launch(h);
-        } else { /* the session is at rest, and stays, unless a cancel may still come */
+        } else { /* the session is idle and stays, unless a cancel may still arrive */
             if (op->adrift) pgw__conn_drop(h);
             pgw__pq_end_with(h, op->halting, NULL, NULL);
         }
@@ -478,9 +479,9 @@ static void pq_prepared(pgw *h)
 
 /* ---- time ---- */
 
-/* A cancel that comes before its statement finds nothing to stop, hence another one later. Where
- * nobody takes it, it is not asked for again: it blocks until it is taken, or half of the grace is
- * over. */
+/* A cancel that arrives before its statement stops nothing, so another one follows. If a cancel
+ * cannot be delivered, it is not repeated: the attempt blocks until it is delivered, or half of
+ * the grace has passed. */
 static void pq_cancel(pgw *h)
 {
     bool taken = pgw__cancel(h->conn, pgw__deadline_left_ms(h->op.grace) / 2, &h->op.adrift);
@@ -488,13 +489,13 @@ static void pq_cancel(pgw *h)
     h->op.cancel_at = pgw__deadline_in(taken ? PGW__CANCEL_MS : -1);
 }
 
-/* The deadline passed, or somebody wants a stop, before the session was there. */
+/* The deadline passed, or a stop was requested, before the session was set up. */
 static void pq_give_up(pgw *h, pgw_status reason)
 {
     if (reason == PGW_ETIMEDOUT && h->phase != PGW__PAUSE) pgw__conn_next_host(h);
     if (h->phase != PGW__PAUSE) pgw__conn_drop(h);
     if (reason == PGW_ETIMEDOUT) {
-        /* the last attempt that failed tells more than the clock */
+        /* the last failed attempt says more than the clock */
         if (h->op.fault.status != PGW_ECONN)
             pgw__fault_set(&h->op.fault, PGW_ECONN,
                            "no connection to the server within the deadline", NULL);
@@ -514,7 +515,7 @@ static void pq_abandon_answer(pgw *h)
     if (!h->attached) pgw__conn_drop(h);
     pgw__pq_end_with(
         h, st,
-        st == PGW_EUNKNOWN ? "no answer within the deadline: applied or not is unknown" : NULL,
+        st == PGW_EUNKNOWN ? "no answer within the deadline: the call may have been applied" : NULL,
         h->attached ? "the connection is still busy: read its results to the end, or close it"
                     : NULL);
 }
@@ -634,7 +635,7 @@ void pgw__pq_poll(pgw *h, int64_t until)
     }
     (void)poll(p, n,
                left > INT_MAX ? INT_MAX
-                              : (int)left); /* interrupted or failed: the caller looks again */
+                              : (int)left); /* interrupted or failed: the caller checks again */
 }
 
 pgw_status pgw__pq_finish(pgw *h)
@@ -649,7 +650,7 @@ pgw_status pgw__pq_run(pgw *h)
     return pgw__pq_begin_op(h) == PGW_OUTCOME_AGAIN ? pgw__pq_finish(h) : h->status;
 }
 
-/* ---- what the other modules call ---- */
+/* ---- functions for other modules ---- */
 
 static pgw_status pq_fill(pgw *h, const pgw__call *call)
 {
@@ -670,7 +671,7 @@ static pgw_status pq_fill(pgw *h, const pgw__call *call)
     st = pgw__args_encode(&op->args, call->params);
     if (st == PGW_OK) return st;
     snprintf(text, sizeof(text), "parameter %d %s", op->args.at + 1,
-             st == PGW_EINVAL ? "is outside of its type's range" : "is too large");
+             st == PGW_EINVAL ? "is out of range for its type" : "is too large");
     return pgw__fault_set(&op->fault, st, st == PGW_ENOMEM ? NULL : text, NULL);
 }
 

@@ -34,7 +34,7 @@ typedef enum pgw__type {
     PGW__BYTEA_ARRAY,
     PGW__UUID_ARRAY,
     PGW__TIME_ARRAY, /* INT64_MIN is a NULL element */
-    PGW__VALUE       /* text that the server reads as whatever type stands in this place */
+    PGW__VALUE       /* text that the server reads as the type that this place requires */
 } pgw__type;
 
 typedef struct pgw__bytes {
@@ -86,8 +86,8 @@ double pgw__rows_real(const pgw__rows *r, int row, int col);
 /* text, jsonb (as text), bytea; NULL for NULL; NUL-terminated; size may be NULL */
 const char *pgw__rows_text(const pgw__rows *r, int row, int col, size_t *size);
 void pgw__rows_uuid(const pgw__rows *r, int row, int col, unsigned char out[16]);
-/* Has a value been read that had another shape? Then the call fails, whatever its reader returns:
- * one that makes something of the rows asks at its end, and takes it back. */
+/* Whether a value of another shape was read. Then the call fails, whatever its reader returns. A
+ * reader that creates something from the rows checks this at its end, and undoes it. */
 bool pgw__rows_misread(const pgw__rows *r);
 /* text[]: elements borrowed (not NUL-terminated), returns how many there are */
 int pgw__rows_array(const pgw__rows *r, int row, int col, pgw__bytes *items, int max);
@@ -125,8 +125,8 @@ typedef struct pgw__call {
                             about an answer of another shape; NULL: it is about pgwork's own schema
                           */
     int64_t timeout_ms;  /* 0: the handle's */
-    /* more than 0: the statement itself waits at the server, at most so long: that comes on top of
-     * the deadline, and the first request to stop ends it */
+    /* more than 0: the statement waits at the server up to this long, in addition to the deadline,
+     * and the first request to stop ends it */
     int64_t wait_ms;
 } pgw__call;
 
@@ -136,14 +136,15 @@ typedef struct pgw__call {
  * Clears the last error at its start. */
 pgw_status pgw__pq_call(pgw *h, const pgw__call *call);
 
-/* The same for text that is no registered statement (generated SQL of the module table, DDL of
- * migrate): name is for errors and logs. Several statements in one text only without parameters. */
+/* The same for text that is not a registered statement (generated SQL of the module table, DDL of
+ * migrate): name is for errors and logs. Several statements in one text only without parameters.
+ * */
 pgw_status pgw__pq_text(pgw *h, const char *name, const char *sql, const pgw__call *call);
 
 /* BEGIN / COMMIT / ROLLBACK on an opened handle; PGW_EMISUSE on an attached one. COMMIT that became
  * ROLLBACK is PGW_ETXN (R6). */
 pgw_status pgw__pq_begin(pgw *h);
-/* The same, and its statements wait for each lock so long at most: then it is PGW_ELOCKED. */
+/* The same, but its statements wait up to so long for each lock, then return PGW_ELOCKED. */
 pgw_status pgw__pq_begin_limited(pgw *h, int lock_ms);
 pgw_status pgw__pq_commit(pgw *h);
 /* Also after failures; a lost connection counts as rolled back. */
@@ -152,8 +153,9 @@ bool pgw__pq_in_txn(const pgw *h); /* does the next statement join a transaction
 /* Which one: 0: none. Those of attached handles are all alike. */
 uint64_t pgw__pq_txn(const pgw *h);
 
-/* COPY name FROM STDIN in binary: sql is the COPY statement. Data in any pieces. end(keep=false)
- * aborts. What the server refuses is known at the end: libpq keeps its error until then. */
+/* COPY name FROM STDIN in binary: sql is the COPY statement. Data may come in any pieces.
+ * end(keep=false) aborts. Errors of the server are known at the end: libpq keeps them until then.
+ * */
 pgw_status pgw__pq_copy_begin(pgw *h, const char *name, const char *sql);
 pgw_status pgw__pq_copy_data(pgw *h, const void *data, size_t n);
 pgw_status pgw__pq_copy_end(pgw *h, bool keep);
@@ -164,19 +166,17 @@ pgw_status pgw__pq_copy_end(pgw *h, bool keep);
 pgw_status pgw__pq_wait(pgw *h, int64_t timeout_ms, int extra_fd);
 /* Once per connection; again after a reconnect by itself. */
 pgw_status pgw__pq_listen(pgw *h, const char *channel);
-/* No more. Where that cannot be said, the session is told too much until it ends. */
+/* Stops listening. If that is not possible, notifications arrive until the session ends. */
 void pgw__pq_unlisten(pgw *h, const char *channel);
 void pgw__pq_unlisten_slot(pgw *h); /* the channel of pgw__pq_slot() */
-/* Is the session still there? Reads what came, never waits. PGW_ECONN: gone. PGW_EMISUSE: it is
- * another process's. */
+/* Whether the session still exists. Reads what arrived, never waits. PGW_ECONN: it ended.
+ * PGW_EMISUSE: it belongs to another process. */
 pgw_status pgw__pq_check_session(pgw *h);
 /* Ends the session of an opened handle, and with it all that the session holds; the next call
  * begins a new one. */
 void pgw__pq_drop(pgw *h);
 
-/* ---- a borrower: what borrows the handle from call to call, and must learn when that is closed
- * ----
- */
+/* ---- a borrower uses the handle across calls, and must learn when the handle is closed ---- */
 /* *borrower is h until then, and NULL afterwards. One at a time: PGW_EMISUSE. */
 pgw_status pgw__pq_borrow(pgw *h, pgw **borrower);
 void pgw__pq_give_back(pgw *h);
@@ -213,25 +213,25 @@ bool pgw__pq_armed(const pgw *h); /* pgw_async was called: the next call will no
 bool pgw__pq_disarm(pgw *h);
 const pgw_conf *pgw__pq_conf(const pgw *h);
 const char *pgw__pq_schema(const pgw *h);
-/* Who hears of each notification when the session is looked at, as pgw__pq_check_session() and each
- * call do; fn must not use the handle. */
+/* fn receives each notification when the session is checked, by pgw__pq_check_session() or any
+ * call. fn must not use the handle. */
 typedef void pgw__notified_fn(void *arg, const char *channel, const char *payload);
 void pgw__pq_on_notified(pgw *h, pgw__notified_fn *fn, void *arg);
 /* The slot in which this handle sleeps, see pgwork.idle(), and the channel on which it is woken
  * then. */
 int pgw__pq_slot(const pgw *h, char channel[64]);
-/* What tells this handle from every other one, on whatever machine: random, and kept when it
- * reconnects. */
+/* Identifies this handle among all handles of all machines: random, and kept when it reconnects.
+ * */
 uint64_t pgw__pq_mark(const pgw *h);
 /* 16 bytes that the module table keeps with the handle: the last operation id of its own making
  * that has done its work; zeros at first. */
 unsigned char *pgw__pq_spent(pgw *h);
 pgw_stop *pgw__pq_stop(const pgw *h);
-/* By a loop that tells of what fails: what pq itself says of it is for debugging. */
+/* For a loop that logs failures itself: pq then logs them for debugging only. */
 void pgw__pq_own(pgw *h);
 void pgw__pq_set_stop(pgw *h, pgw_stop *stop);
-/* The sessions that it opens from now on wait no longer for a lock (0: as long as it takes), and
- * then it is PGW_ELOCKED; not behind a pooler. */
+/* Sessions opened from now on wait up to so long for a lock (0: no limit), then return
+ * PGW_ELOCKED; not behind a pooler. */
 void pgw__pq_limit_locks(pgw *h, int64_t lock_ms);
 /* The first request to stop was heard: only the second one ends anything from now on. */
 void pgw__pq_heed_stop(pgw *h);
@@ -265,7 +265,7 @@ typedef struct pgw__fault {
     char message[PGW__MESSAGE_MAX];
     char hint[PGW__HINT_MAX];
 } pgw__fault;
-/* That of the last call, for who has something to put in order before it is told. */
+/* The status of the last call, for a caller that must clean up before it reports. */
 typedef struct pgw__diagnostics {
     pgw__fault fault;
     char statement[64];
@@ -279,11 +279,12 @@ pgw_status pgw__pq_refuse_int(pgw *h, const char *argument, int64_t value, const
 pgw_status pgw__pq_fail(pgw *h, pgw_status st, const char *message, const char *hint);
 /* As pgw__pq_fail(), before anything was sent: of no statement. */
 pgw_status pgw__pq_reject(pgw *h, pgw_status st, const char *message, const char *hint);
-/* When st is a failure, it is about this element of what the call was given. Returns st. */
+/* If st is a failure, it is about this element of the call's input. Returns st. */
 pgw_status pgw__pq_about(pgw *h, size_t index, pgw_status st);
 /* The same diagnostics, with another status and hint. Returns st. */
 pgw_status pgw__pq_advise(pgw *h, pgw_status st, const char *hint);
-/* As pgw__pq_fail(), of what is no verb: the one that pgw_async() armed is still to come. */
+/* The same as pgw__pq_fail() outside a verb: the verb that pgw_async() announced is still to come.
+ * */
 pgw_status pgw__pq_remark(pgw *h, pgw_status st, const char *message, const char *hint);
 pgw_status pgw__pq_error_status(const pgw *h);
 const char *pgw__pq_error_message(const pgw *h);

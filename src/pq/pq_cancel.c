@@ -1,4 +1,4 @@
-/* pq_cancel: asks the server to stop what a session runs, in bounded time. */
+/* pq_cancel: asks the server to cancel the running statement, in bounded time. */
 #include <fcntl.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -62,7 +62,7 @@ static bool cancel_knock(int fd, int64_t deadline)
     if (s < 0) return false;
     fcntl(s, F_SETFD, FD_CLOEXEC);
     fcntl(s, F_SETFL, O_NONBLOCK);
-    /* under way or done, poll tells; a full backlog (EAGAIN) shows in send */
+    /* in progress or done: poll reports it; a full backlog (EAGAIN) shows in send */
     (void)connect(s, (struct sockaddr *)&peer, size);
     ok = cancel_wait(s, POLLOUT, deadline) &&
          send(s, ssl_request, sizeof(ssl_request), MSG_NOSIGNAL) == (ssize_t)sizeof(ssl_request) &&
@@ -77,7 +77,7 @@ bool pgw__cancel(PGconn *conn, int64_t max_ms, bool *adrift)
     PGcancel *c;
     bool taken;
 
-    (void)adrift; /* PQcancel comes back when it is taken, or not sent */
+    (void)adrift; /* PQcancel returns when it is delivered, or not sent */
     if (!cancel_knock(PQsocket(conn), pgw__deadline_in(max_ms))) return false;
     c = PQgetCancel(conn);
     taken = c != NULL && PQcancel(c, error, sizeof(error)) == 1;

@@ -1,4 +1,4 @@
-/* pq_conn: how a session comes into being, is set up, looked at and ended. */
+/* pq_conn: how a session is opened, set up, checked and ended. */
 #include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
@@ -15,9 +15,9 @@
 #define CONN_READS_MAX           16
 #define CONN_TRANSACTION_TIMEOUT 170000 /* the server's version that brought it */
 
-/* What the SQL of this library depends on, whatever the role, the database or the server has set
- * (R12, R24). Read-only and encoding are not here: the first is the administrator's word, the
- * second a start-up parameter of its own. client_min_messages: R2 needs warnings. */
+/* Settings that the SQL of this library depends on, whatever the role, the database or the server
+ * has set (R12, R24). Read-only and encoding are not here: the first is the administrator's
+ * choice, the second a start-up parameter. client_min_messages: R2 needs warnings. */
 #define CONN_SETTINGS(XX, LOCK_TIMEOUT)            \
     XX("search_path", "pg_catalog,pg_temp")        \
     XX("synchronous_commit", "on")                 \
@@ -58,7 +58,7 @@ static void conn_make_settings(pgw *h)
 {
     const bool older = PQserverVersion(h->conn) < CONN_TRANSACTION_TIMEOUT;
 
-    if (h->own_session) { /* behind a pooler that keeps it for us */
+    if (h->own_session) { /* behind a pooler that keeps it */
         _Static_assert(
             sizeof("SELECT true" CONN_SETTINGS(CONN_AS_OURS, "9223372036854775807") CONN_SESSION(
                 CONN_AS_OURS) CONN_AS_OURS("transaction_timeout", "0")) <= sizeof(h->settings),
@@ -101,8 +101,8 @@ static void conn_add_options(const pgw *h, pgw__buf *b, bool set)
     }
 }
 
-/* The last one wins: the user's options over our defaults, and over them what a property was set to
- * and what must hold. */
+/* The last one wins: defaults, then the user's options, then explicit properties and mandatory
+ * settings. */
 static void conn_make_options(const pgw *h, pgw__buf *b, const char *users)
 {
     conn_add_options(h, b, false);
@@ -124,8 +124,8 @@ static const char *conn_found(const PQconninfoOption *found, const char *keyword
     return NULL;
 }
 
-/* What libpq makes of the string, a service file and the environment. It is told of two ports for
- * one host, so it goes no further, and connects to nobody. */
+/* What libpq makes of the string, a service file and the environment. Two ports for one host make
+ * libpq stop there, so it connects to no server. */
 static PQconninfoOption *conn_resolve(const char *dsn)
 {
     static const char *const keys[] = {"dbname", "host", "port", NULL};
@@ -137,9 +137,9 @@ static PQconninfoOption *conn_resolve(const char *dsn)
     return found;
 }
 
-/* Where several hosts are given, whoever gave them: the string, a service, the environment. libpq
- * tries the next one when a host refuses, but has no clock: one that accepts and says nothing would
- * be the first of every attempt. */
+/* Several hosts may come from the string, a service or the environment. libpq tries the next host
+ * after a refusal, but has no timeout: a host that accepts and stays silent would be the first of
+ * every attempt. */
 static const char *const conn_host_keys[PGW__HOST_LISTS] = {"host", "hostaddr", "port"};
 
 static int conn_parts(const char *list)
@@ -150,7 +150,7 @@ static int conn_parts(const char *list)
     return parts;
 }
 
-/* What the connection goes by, which knows what a service file says. */
+/* The parameters of the connection, including those of a service file. */
 static void conn_keep_hosts(pgw *h)
 {
     PQconninfoOption *found = PQconninfo(h->conn);
@@ -177,8 +177,8 @@ static bool conn_is_part(const char *list, int at, const char *text)
     return text != NULL && strlen(text) == n && memcmp(list, text, n) == 0;
 }
 
-/* Which of the hosts this attempt is at. libpq goes on to the next when one refuses, and need not
- * begin with the first (load_balance_hosts, since 16). */
+/* Which of the hosts this attempt uses. libpq continues with the next after a refusal, and need
+ * not begin with the first (load_balance_hosts, since 16). */
 static int conn_host_at(const pgw *h)
 {
     const char *host = PQhost(h->conn), *port = PQport(h->conn);
@@ -193,7 +193,7 @@ static int conn_host_at(const pgw *h)
     return h->next_host;
 }
 
-/* The list, begun behind those who were silent; nothing where it is to stay as it is. */
+/* The list of hosts, starting after those that were silent; empty if it stays as it is. */
 static void conn_rotate(const pgw *h, pgw__buf *b, const char *list)
 {
     const char *start = list;
@@ -205,9 +205,9 @@ static void conn_rotate(const pgw *h, pgw__buf *b, const char *list)
     pgw__buf_bytes(b, list, (size_t)(start - 1 - list));
 }
 
-/* Properties stand before the user's string, which may override them; what must hold stands after
- * it. libpq puts all of it before a service file and the environment: so a property that nobody has
- * set gives way to what is `found` there. */
+/* Properties come before the user's string, which may override them; mandatory settings come after
+ * it. libpq applies all of it before a service file and the environment. So a property with its
+ * default gives way to what is `found` there. */
 static PGconn *conn_begin(pgw *h, const char *dsn, const PQconninfoOption *found, pgw__buf *hosts,
                           const char *options)
 {
@@ -279,8 +279,9 @@ static bool conn_open(pgw *h)
         h->conn = conn_begin(h, dsn, found, hosts, h->plain ? NULL : pgw__buf_str(&options));
     if (h->conn == NULL) {
         pgw__fault_set(&h->op.fault, options.failed == PGW_ELIMIT ? PGW_EINVAL : PGW_ENOMEM,
-                       options.failed == PGW_ELIMIT ? "the connection string's options are too long"
-                                                    : NULL,
+                       options.failed == PGW_ELIMIT
+                           ? "the options in the connection string are too long"
+                           : NULL,
                        NULL);
     }
     if (h->conn != NULL && h->silent_hosts == 0) conn_keep_hosts(h);
@@ -292,9 +293,9 @@ static bool conn_open(pgw *h)
 
 /* ---- connecting ---- */
 
-/* Keeps what libpq would print. An error that comes while nothing runs is the server's good-bye; of
- * a crash, or when it is stopped at once, it says so by a warning (R2). So it does of a commit
- * whose wait for a synchronous standby was cut short. */
+/* Stores what libpq would print. An error while nothing runs is the server's message before it
+ * ends the session. After a crash or an immediate stop this is a warning (R2), and so is a
+ * cancelled wait for a synchronous standby. */
 static void conn_notice(void *arg, const PGresult *res)
 {
     pgw *h = arg;
@@ -330,7 +331,7 @@ static void conn_failed(pgw *h)
     if (strcmp(h->op.fault.sqlstate, "08P01") == 0 && !h->plain) {
         /* the answer of a pooler to start-up options (R14) */
         PGW__LOG(h->log, PGW_LOG_INFO, "pq",
-                 "no start-up options here, as with a pooler: SET instead");
+                 "the server, perhaps a pooler, refuses start-up options: using SET");
         h->plain = true;
         pgw__conn_start(h);
         return;
@@ -434,7 +435,7 @@ bool pgw__conn_poll(pgw *h)
     return true;
 }
 
-/* ---- setting the session up: the probe, then what the greeting asks, then LISTEN ---- */
+/* ---- setting up the session: the probe, then the greeting's requests, then LISTEN ---- */
 
 enum { SETUP_PROBE, SETUP_SETTINGS, SETUP_GREETING, SETUP_LISTEN };
 
@@ -443,7 +444,7 @@ enum { SETUP_PROBE, SETUP_SETTINGS, SETUP_GREETING, SETUP_LISTEN };
     "pg_catalog.set_config('DateStyle', 'ISO,MDY', false), " \
     "pg_catalog.set_config('TimeZone', 'UTC', false)"
 
-/* PGDATESTYLE and PGTZ: libpq sends them as parameters, which come after all options. */
+/* PGDATESTYLE and PGTZ: libpq sends them as parameters, which override all options. */
 static bool conn_has_other_times(const pgw *h)
 {
     const char *style = PQparameterStatus(h->conn, "DateStyle");
@@ -453,7 +454,8 @@ static bool conn_has_other_times(const pgw *h)
            strcmp(zone, "UTC") != 0;
 }
 
-/* Settings that start-up options do not make. Behind a pooler they come with each transaction. */
+/* Settings that start-up options do not make. Behind a pooler they are sent with each transaction.
+ * */
 static const char *conn_late_settings(const pgw *h)
 {
     const bool timed = PQserverVersion(h->conn) >= CONN_TRANSACTION_TIMEOUT; /* older: unknown */
@@ -503,8 +505,8 @@ static void conn_setup(pgw *h)
     h->phase = PGW__CONNECTED;
 }
 
-/* PgBouncer and its like make up the process number that a client is told at connect; it is not the
- * one of the session that serves a statement. */
+/* PgBouncer invents the process number that a client gets at connect. It is not that of the
+ * session that runs a statement. */
 pgw_status pgw__conn_read_pid(pgw *h, const pgw__rows *rows, void *ctx)
 {
     (void)ctx;
@@ -541,9 +543,9 @@ void pgw__conn_settled(pgw *h)
 
 /* ---- looking and ending ---- */
 
-/* What the server said while nothing ran: notifications, or that it went away. To learn the latter
- * before a statement is sent is the difference between "not applied" and "unknown". libpq reads
- * once a call: that the connection has ended is behind what was said last. */
+/* Reads what the server sent while nothing ran: notifications, or the end of the session. To see
+ * the latter before a statement is sent is the difference between "not applied" and "unknown".
+ * libpq reads once per call, and the end follows the last message. */
 bool pgw__conn_alive(pgw *h)
 {
     PGnotify *note;
@@ -571,15 +573,15 @@ void pgw__conn_drop(pgw *h)
     memset(h->prepared, 0, sizeof(h->prepared));
 }
 
-/* The session belongs to another process. PQfinish would say good-bye in its name, so the good-bye
- * goes into a socket that nobody reads. */
+/* The session belongs to another process. PQfinish would end it in that process's name, so its
+ * message goes into a socket that no process reads. */
 void pgw__conn_abandon(PGconn *conn)
 {
     int fd = PQsocket(conn), pair[2];
 
     if (fd >= 0) {
         if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair) != 0) {
-            close(fd); /* out of descriptors: the memory stays behind, the session is safe */
+            close(fd); /* out of descriptors: the memory leaks, but the session is safe */
             return;
         }
         dup2(pair[0], fd);

@@ -3,8 +3,7 @@
 
 #include "pq/pq_int.h"
 
-#define COPY_PIECE \
-    ((size_t)1 << 20) /* libpq buffers what the socket does not take; not more than this */
+#define COPY_PIECE ((size_t)1 << 20) /* limit of what libpq buffers if the socket is full */
 
 pgw_status pgw__pq_copy_begin(pgw *h, const char *name, const char *sql)
 {
@@ -14,7 +13,7 @@ pgw_status pgw__pq_copy_begin(pgw *h, const char *name, const char *sql)
     if (h->armed != NULL) {
         h->armed = NULL;
         return pgw__pq_leave(
-            h, pgw__pq_reject(h, PGW_EMISUSE, "a load cannot be done without blocking", NULL));
+            h, pgw__pq_reject(h, PGW_EMISUSE, "a load cannot follow pgw_async()", NULL));
     }
     pgw__pq_reset(h, name);
     h->op.text = sql;
@@ -26,7 +25,7 @@ pgw_status pgw__pq_copy_begin(pgw *h, const char *name, const char *sql)
 static pgw_status copy_enter(pgw *h)
 {
     if (h->phase == PGW__IDLE)
-        return pgw__pq_reject(h, PGW_EMISUSE, "no load is under way on this handle", NULL);
+        return pgw__pq_reject(h, PGW_EMISUSE, "there is no load on this handle", NULL);
     h->phase = PGW__IDLE; /* for the guard; it is put back by copy_leave */
     h->status = pgw__pq_enter(h);
     h->phase = PGW__COPY;
@@ -45,12 +44,12 @@ static pgw_status copy_finish(pgw *h)
     return pgw__pq_finish(h);
 }
 
-/* A COPY whose end was not sent is not applied, whatever becomes of the session. */
+/* A COPY whose end was not sent is not applied, however the session ends. */
 static pgw_status copy_give_up(pgw *h, pgw_status reason)
 {
     h->op.copy = false;
     pgw__fault_set(&h->op.fault, reason, NULL,
-                   h->attached ? "the connection is in the midst of a COPY: close it" : NULL);
+                   h->attached ? "the connection is in a COPY: close it" : NULL);
     if (!h->attached) pgw__conn_drop(h);
     pgw__pq_end(h, reason);
     return reason;
@@ -103,11 +102,11 @@ pgw_status pgw__pq_copy_end(pgw *h, bool keep)
 
     if (st != PGW_OK) return st;
     for (int tries = 0; put == 0 && st == PGW_OK; tries++) {
-        put = PQputCopyEnd(h->conn, keep ? NULL : "given up by the client");
+        put = PQputCopyEnd(h->conn, keep ? NULL : "cancelled by the client");
         if (put == 0) st = tries == 0 ? copy_flush(h) : copy_give_up(h, PGW_ENOMEM);
     }
     if (h->phase == PGW__COPY) st = copy_finish(h);
-    if (!keep && st == PGW_ECANCELED) st = PGW_OK; /* what was asked for: 57014 */
+    if (!keep && st == PGW_ECANCELED) st = PGW_OK; /* as requested: 57014 */
     if (st == PGW_OK) pgw__fault_clear(&h->fault);
     return pgw__pq_leave(h, st);
 }

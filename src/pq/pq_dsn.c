@@ -1,4 +1,4 @@
-/* pq_dsn: what is wrong with a connection string, in words that show no part of a password. */
+/* pq_dsn: reports faults of a connection string without showing any part of a password. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,8 +36,8 @@ bool pgw__dsn_is_split(const char *dsn)
     return first != last || memchr(colon, '/', (size_t)(first - colon)) != NULL;
 }
 
-/* Where a password stands, and what may be a part of it: in a URI all from the first ":" to the
- * last "@"; elsewhere from the password to its closing quote, or without quotes to the end. */
+/* Where the password is, including what may be a part of it. In a URI: from the first ":" to the
+ * last "@". Otherwise: to the closing quote, or without quotes to the end. */
 static bool dsn_secret(const char *dsn, const char **from, const char **to)
 {
     const char *user = dsn_authority(dsn);
@@ -63,8 +63,8 @@ static bool dsn_secret(const char *dsn, const char **from, const char **to)
     return true;
 }
 
-/* May the piece, which libpq quotes, be a part of a password? Outside of a URI only keywords are
- * not. What is not in the string as it stands was decoded, perhaps from within the password. */
+/* Whether the piece that libpq quotes may be part of a password. Outside a URI only keywords
+ * cannot be. A piece that is not in the string was decoded, perhaps from within the password. */
 static bool dsn_is_secret(const char *dsn, const char *piece, size_t n)
 {
     const char *from = "", *to = from;
@@ -81,7 +81,7 @@ static bool dsn_is_secret(const char *dsn, const char *piece, size_t n)
     return !found;
 }
 
-/* libpq's reason with "..." in place of what may be secret. True: something was left out. */
+/* libpq's reason with "..." in place of what may be secret. True: something was hidden. */
 static bool dsn_redact(char *to, size_t size, const char *reason, const char *dsn)
 {
     bool hidden = false;
@@ -124,10 +124,10 @@ static pgw_status dsn_explain(pgw__fault *f, const char *dsn, const char *reason
 
     if (dsn_redact(shown, sizeof(shown), reason, dsn))
         return dsn_refuse(f, shown, from_conf,
-                          "what is not shown may be a part of the password; put a password into "
+                          "the hidden part may contain the password; put a password into "
                           "quotes, or better into a password file (PGPASSFILE)");
     snprintf(how, sizeof(how),
-             "the keywords are those of libpq %d.%d, such as host, port, dbname, user, service, "
+             "valid keywords are those of libpq %d.%d, such as host, port, dbname, user, service, "
              "sslmode",
              PQlibVersion() / 10000, PQlibVersion() % 10000);
     return dsn_refuse(f, shown, from_conf, how);
@@ -141,7 +141,7 @@ pgw_status pgw__dsn_check(pgw__fault *f, const char *dsn, bool from_conf)
 
     if (strncmp(dsn, DSN_BOM, sizeof(DSN_BOM) - 1) == 0)
         return dsn_refuse(f, "it begins with a byte order mark (U+FEFF)", from_conf,
-                          "save it without one");
+                          "save the file without it");
     options = PQconninfoParse(dsn, &error);
     if (options == NULL && error == NULL)
         st = pgw__fault_set(f, PGW_ENOMEM, NULL, NULL);

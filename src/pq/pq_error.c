@@ -1,5 +1,5 @@
-/* pq_error: the diagnostics behind a status, in fixed arrays, and what of the server's words may be
- * repeated. */
+/* pq_error: the diagnostics behind a status, in fixed arrays, and which of the server's words may
+ * be repeated. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,10 +9,10 @@
 #include "pq/pq_int.h"
 
 #define ERROR_VALUE_MAX 64  /* bytes of a refused value that are shown */
-#define ERROR_FIRST_MAX 800 /* bytes of what the server says, so that its code fits behind them */
-#define ERROR_WHICH     "It is number " /* what DETAIL of _refuse() in SQL begins with */
+#define ERROR_FIRST_MAX 800 /* limit of the server's text, so that its code fits after it */
+#define ERROR_WHICH     "It is number " /* DETAIL of _refuse() in SQL begins with this */
 #define ERROR_INSIDE \
-    "a function on the server met it, such as a trigger: the server's log has which"
+    "the error comes from a function on the server, such as a trigger: see the server's log"
 
 void pgw__fault_clear(pgw__fault *f)
 {
@@ -50,8 +50,8 @@ static size_t error_index_of(const char *detail)
     return number > 0 ? number - 1 : PGW_NO_INDEX;
 }
 
-/* Errors of class 22 quote the value, DETAIL and CONTEXT quote rows and arguments (R19): none of
- * them is repeated. What our own functions raise (class PW) is written for the reader. */
+/* Errors of class 22 quote the value; DETAIL and CONTEXT quote rows and arguments (R19). None of
+ * them is repeated. Errors of class PW from our own functions are written for the reader. */
 bool pgw__fault_result(pgw__fault *f, const PGresult *res)
 {
     const char *sqlstate = error_field(res, PG_DIAG_SQLSTATE);
@@ -98,7 +98,7 @@ static bool error_is_public(const PQconninfoOption *o, const char *value)
     return false;
 }
 
-/* Does the text hold a value of the connection's that nobody should see? */
+/* Whether the text contains a secret value of the connection. */
 static bool error_is_secret(const PGconn *conn, const char *text)
 {
     PQconninfoOption *options = PQconninfo((PGconn *)(uintptr_t)conn), *o;
@@ -115,8 +115,8 @@ static bool error_is_secret(const PGconn *conn, const char *text)
     return secret;
 }
 
-/* With PQERRORS_VERBOSE a line says "FATAL:  28P01: why", whatever the language (R4). Where the
- * code begins; NULL: there is none. */
+/* With PQERRORS_VERBOSE a line has the form "FATAL:  28P01: reason" in any language (R4). Returns
+ * where the code begins; NULL: none. */
 static const char *error_code_in(const char *line, size_t n)
 {
     static const char alphabet[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ";
@@ -128,8 +128,8 @@ static const char *error_code_in(const char *line, size_t n)
     return NULL;
 }
 
-/* "LOCATION:  function, file:line", in any language: the last line of what a server says. Of those
- * three it may know less. */
+/* "LOCATION:  function, file:line" in any language: the last line of a message. Some of the three
+ * may be missing. */
 static bool error_is_location(const char *line, size_t n)
 {
     const char *end = line + n, *p = line;
@@ -150,7 +150,7 @@ static const char *error_next(const char *line)
     return line + (*line == '\n');
 }
 
-/* Behind the answer that begins with this line: behind its location, if it has one. */
+/* The end of the message that begins with this line, after its location, if it has one. */
 static const char *error_behind(const char *line)
 {
     for (const char *p = error_next(line); *p != '\0'; p = error_next(p)) {
@@ -162,8 +162,8 @@ static const char *error_behind(const char *line)
     return error_next(line);
 }
 
-/* What a session is refused for. Nothing was sent yet: what is not a mistake of the set-up is a
- * failed connection. A name or a value that is not known is a setting's. */
+/* Reasons for a refused session. Nothing was sent yet, so all but mistakes of the set-up are
+ * failed connections. An unknown name or value is that of a setting. */
 static pgw_status error_status_at_start(const char *sqlstate)
 {
     const pgw_status st = strcmp(sqlstate, "42704") == 0
@@ -179,9 +179,9 @@ static const char *error_hint_at_start(const char *sqlstate, pgw_status st)
         return "the server refuses a setting of the session: see options in `dsn`, PGOPTIONS, "
                "PGTZ, PGDATESTYLE, and `session.check_interval_ms`";
     if (strcmp(sqlstate, "42501") == 0)
-        return "GRANT CONNECT ON DATABASE to the role; or options set what it may not";
+        return "GRANT CONNECT ON DATABASE to the role, or remove options that it may not set";
     if (sqlstate[0] == '\0')
-        return "check host, port, service and TLS (ssl...) in `dsn`, and that the server runs";
+        return "check that the server runs, and host, port, service and TLS (ssl...) in `dsn`";
     return pgw__status_hint(sqlstate);
 }
 
@@ -201,7 +201,7 @@ static void error_reason_of(char sqlstate[6], const char *text)
     while (*text != '\0') {
         const size_t n = strcspn(text, "\n");
         const char *at = error_code_in(text, n);
-        const bool more = n == 0 || text[0] == '\t'; /* goes on with the line before */
+        const bool more = n == 0 || text[0] == '\t'; /* continues the line before */
         char code[6] = "";
 
         text = at != NULL ? error_behind(text) : error_next(text);
@@ -210,7 +210,7 @@ static void error_reason_of(char sqlstate[6], const char *text)
         if (passing && error_is_lasting(code)) continue;
         passing = !error_is_lasting(code);
         memcpy(sqlstate, code, sizeof(code));
-        if (strcmp(code, "28P01") == 0) return; /* behind it stands whose password that was */
+        if (strcmp(code, "28P01") == 0) return; /* the name of the password's owner follows */
     }
 }
 
@@ -264,14 +264,14 @@ void pgw__fault_connect(pgw__fault *f, const PGconn *conn, bool split)
     error_reason_of(sqlstate, text);
     if (split || error_is_secret(conn, text)) {
         snprintf(flat, sizeof(flat),
-                 "cannot connect (the reason may hold a part of a password and is not shown)");
+                 "cannot connect (the reason may contain a part of a password and is hidden)");
     } else {
         error_flatten(flat, sizeof(flat), text);
     }
     st = error_status_at_start(sqlstate);
     hint = error_hint_at_start(sqlstate, st);
     if (sqlstate[0] == '\0' && PQconnectionNeedsPassword(conn)) { /* libpq itself gave up */
-        hint = "the server asks for a password: put it into a file (PGPASSFILE), or into `dsn`";
+        hint = "the server requires a password: put it into a file (PGPASSFILE), or into `dsn`";
         st = PGW_EPERM;
     } else if (sqlstate[0] == '\0' && error_is_setting(text)) {
         hint = "correct this value in `dsn`";
@@ -288,7 +288,7 @@ bool pgw__fault_is_passing(const pgw__fault *f)
     return f->status == PGW_ECONN && strcmp(f->sqlstate, "08P01") != 0;
 }
 
-/* ---- what other modules say ---- */
+/* ---- errors of other modules ---- */
 
 pgw_status pgw__pq_remark(pgw *h, pgw_status st, const char *message, const char *hint)
 {
@@ -337,7 +337,7 @@ pgw_status pgw__pq_tell(pgw *h, const pgw__diagnostics *diagnostics)
     return diagnostics->fault.status;
 }
 
-/* Control characters as \xNN, because the message ends up in somebody's terminal. */
+/* Control characters as \xNN, because the message may be shown on a terminal. */
 static void error_quote(char *to, size_t size, const char *value)
 {
     size_t n = 0, taken = 0;

@@ -85,7 +85,7 @@ pgw_status pgw__pq_attach(pgw **h, struct pg_conn *conn, const pgw_conf *conf)
     (*h)->attached = true;
     (*h)->conn = conn;
     if (conn == NULL) return pgw__pq_refuse(*h, "conn", NULL, "a connection of PQconnectdb()");
-    /* no text: only a look at the state that the connection is in */
+    /* no text: only checks the state of the connection */
     return handle_connect(*h, 0, true);
 }
 
@@ -182,13 +182,13 @@ pgw_status pgw__pq_step(pgw *h)
         return PGW_OK;
     }
     if (done == NULL)
-        return pgw__pq_fail(h, PGW_EMISUSE, "no call of pgw_async() is under way on this handle",
+        return pgw__pq_fail(h, PGW_EMISUSE, "no call of pgw_async() is in progress on this handle",
                             NULL);
     pgw__pq_advance(h);
     return h->phase == PGW__IDLE ? handle_deliver(h, done, arg) : PGW_OUTCOME_AGAIN;
 }
 
-/* ---- what it is ---- */
+/* ---- properties ---- */
 
 pgw_status pgw__pq_pooled(pgw *h, bool *pooled)
 {
@@ -207,7 +207,7 @@ pgw_status pgw__pq_pooled(pgw *h, bool *pooled)
 
 static pgw_status handle_taken(pgw *h)
 {
-    return pgw__pq_reject(h, PGW_EMISUSE, "a load is under way on this handle",
+    return pgw__pq_reject(h, PGW_EMISUSE, "a load is in progress on this handle",
                           "end it with pgw_load_end(), or use another handle");
 }
 

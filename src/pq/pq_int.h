@@ -30,7 +30,7 @@
 #define PGW__PREFIX_MAX   3    /* statements that go in front of one, in its transaction */
 #define PGW__GRACE_MS     2000 /* at most, after a deadline */
 #define PGW__CANCEL_MS    500  /* between cancels: one that meets a session at rest is lost */
-#define PGW__STOP_LOOK_MS 100  /* between looks for the second request to stop */
+#define PGW__STOP_LOOK_MS 100  /* time between checks for the second request to stop */
 
 typedef enum pgw__phase {
     PGW__IDLE,
@@ -52,7 +52,7 @@ typedef enum pgw__ending {
 } pgw__ending;
 
 typedef struct pgw__op {
-    /* what to do */
+    /* the hint */
     char name[64];    /* of the statement */
     const char *text; /* NULL: only to connect */
     char *owned_text; /* copy of a text that must outlive the call */
@@ -79,11 +79,11 @@ typedef struct pgw__op {
     int parts; /* statements of the pipeline that were answered */
     bool piped, synced;
     bool sent;          /* from here on a lost connection may mean: applied */
-    bool retried;       /* prepared anew once (R23) */
+    bool retried;       /* prepared again once (R23) */
     pgw_status halting; /* ETIMEDOUT or ECANCELED: a cancel was sent for this reason */
     int64_t grace;      /* deadline of the answer to it */
     int64_t cancel_at;  /* when the next one is due */
-    bool adrift;        /* one was sent that nobody took: it may come to the next statement */
+    bool adrift;        /* a cancel was not delivered: it may reach the next statement */
     bool answered;      /* a result of the statement itself came */
     bool dead;          /* the session ended, whatever PQstatus says (R3) */
     bool unconfirmed;   /* committed, but the wait for a synchronous standby was cut short */
@@ -99,7 +99,7 @@ struct pgw {
     PGconn *conn; /* NULL: not connected */
     pgw_conf *conf;
     const pgw__log *log;
-    bool owned;         /* by a loop, which tells of failures */
+    bool owned;         /* of a loop, which logs failures */
     pgw__log_told told; /* of failed attempts to connect */
     const char *schema;
     int slot;                /* among sleepers: 0 .. 255 */
@@ -122,8 +122,8 @@ struct pgw {
     bool own_session; /* a pooler keeps a session of the server for each of its clients */
     char *host_lists[PGW__HOST_LISTS]; /* as libpq found them; NULL: not given */
     int hosts;
-    int silent_hosts; /* so many attempts in a row ran out, each at one of them ... */
-    int next_host;    /* ... and behind the last of these the next one begins */
+    int silent_hosts; /* so many attempts in a row timed out, each at one of them ... */
+    int next_host;    /* ... and the next one begins after the last of these */
     int64_t server_time;
     int64_t sent_us; /* monotonic: the last statement left */
     uint64_t epoch;
@@ -131,7 +131,7 @@ struct pgw {
 
     /* the session */
     bool ready; /* connected and set up */
-    bool plain; /* somebody between us refused start-up options */
+    bool plain; /* the server or a pooler refused start-up options */
     bool pooled;
     bool unset;    /* start-up options did not reach the server */
     bool unnamed;  /* names of statements clash: prepare no more */
@@ -163,7 +163,7 @@ struct pgw {
     pgw__fault fault;
     char statement[64];
 
-    pgw **borrower; /* who has borrowed the handle; NULL: nobody */
+    pgw **borrower; /* the borrower of the handle; NULL: none */
     bool alone;     /* for the borrower only */
     void *kept;     /* a module's own */
     void (*bye)(void *kept);
@@ -205,7 +205,7 @@ bool pgw__conn_alive(pgw *h);
 extern const char pgw__conn_isolation[];
 
 /* ---- pq_cancel ---- */
-/* Asks the server to stop what runs; bounded. False: nobody took the request. */
+/* Asks the server to cancel the statement; bounded. False: the request was not delivered. */
 bool pgw__cancel(PGconn *conn, int64_t max_ms, bool *adrift); /* taken? *adrift: or sent in vain */
 
 /* ---- pq_dsn ---- */

@@ -1,5 +1,5 @@
-/* pq_op: an operation, from its beginning to its end; what happens in between is the machine's
- * (pq.c) and the session's (pq_conn.c). */
+/* pq_op: an operation from its beginning to its end. The machine (pq.c) and the session
+ * (pq_conn.c) do the work between. */
 #include "pq/pq_int.h"
 
 #include <stdio.h>
@@ -9,17 +9,17 @@
 #include "base/mem.h"
 
 static const char pq_unknown_hint[] =
-    "a finishing verb, guarded by its token, can be repeated, and so can an enqueue with an "
-    "operation id; look first what became of others";
+    "it is safe to repeat a call that passes a token, or an enqueue with an "
+    "operation id; check the result of other calls first";
 
-/* ---- who may come in ---- */
+/* ---- checks before a call ---- */
 
 pgw_status pgw__pq_enter(pgw *h)
 {
     if (h->pid != getpid())
         return pgw__pq_fail(
             h, PGW_EMISUSE, "the handle belongs to another process",
-            "after a fork the child calls pgw_abandon() and opens a handle of its own");
+            "after fork() the child must call pgw_abandon() and open its own handle");
 #ifndef NDEBUG
     if (atomic_flag_test_and_set(&h->in_use))
         return PGW_EMISUSE; /* the diagnostics is the other call's */
@@ -27,9 +27,9 @@ pgw_status pgw__pq_enter(pgw *h)
     if (h->phase == PGW__IDLE && !h->alone) return PGW_OK;
     return pgw__pq_leave(h, pgw__pq_fail(h, PGW_EMISUSE,
                                          h->alone || h->phase == PGW__COPY
-                                             ? "a load is under way on this handle"
-                                             : "a call is under way on this handle",
-                                         "one verb at a time for each handle"));
+                                             ? "a load is in progress on this handle"
+                                             : "a call is in progress on this handle",
+                                         "call one verb at a time on a handle"));
 }
 
 pgw_status pgw__pq_leave(pgw *h, pgw_status st)
@@ -91,8 +91,8 @@ void pgw__pq_reset(pgw *h, const char *name)
 void pgw__pq_end(pgw *h, pgw_status st)
 {
     pgw__op *op = &h->op;
-    /* that it is not to be had yet is what a wait for a lock or a permit hears all the time; why
-     * there is no connection was told */
+    /* "not available yet" is the usual answer to a wait for a lock or a permit; the reason for no
+     * connection was logged */
     const bool news = st < 0 && st != PGW_ELOCKED && !h->owned && h->phase != PGW__PAUSE &&
                       h->phase != PGW__CONNECT && h->phase != PGW__SETUP &&
                       h->phase != PGW__CONNECTED;
@@ -148,9 +148,8 @@ pgw_status pgw__pq_read(pgw *h, pgw__reader *read, void *ctx)
         h->armed_arg = armed_arg;
     }
     if (!misread && h->op.rows != NULL) return st;
-    return pgw__fault_set(
-        &h->op.fault, PGW_EPROTO, "the server's answer has an unexpected shape",
-        h->op.altered != NULL
-            ? h->op.altered
-            : "library and schema are of different versions: see `pgwork doctor`");
+    return pgw__fault_set(&h->op.fault, PGW_EPROTO, "the server's answer has an unexpected shape",
+                          h->op.altered != NULL
+                              ? h->op.altered
+                              : "library and schema have different versions: see `pgwork doctor`");
 }

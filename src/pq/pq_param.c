@@ -79,7 +79,7 @@ static unsigned param_oid(pgw__type type)
     return 0;
 }
 
-/* The type of an array's elements; PGW__END for what is no array. */
+/* The type of an array's elements; PGW__END if it is not an array. */
 static pgw__type param_element(pgw__type type)
 {
     switch (type) {

@@ -6,7 +6,7 @@
 
 #define ROWS_JSONB 3802 /* pg_type.dat */
 
-/* The bytes of a value; NULL for NULL, or for a place that is not there. */
+/* The bytes of a value; NULL for NULL, or for a place that does not exist. */
 static const unsigned char *rows_bytes(const pgw__rows *r, int row, int col, size_t *size)
 {
     *size = 0;
@@ -129,9 +129,9 @@ void pgw__rows_uuid(const pgw__rows *r, int row, int col, unsigned char out[16])
     }
 }
 
-/* See param_array() in pq_param.c for the layout. The elements of all dimensions, as unnest() gives
- * them: what somebody has stored is read, whatever its shape. All of it is checked here, so that
- * next() need not. */
+/* See param_array() in pq_param.c for the layout. Returns the elements of all dimensions, as
+ * unnest() does, so any stored array can be read. Everything is checked here, so that next() need
+ * not. */
 int pgw__rows_items(const pgw__rows *r, int row, int col, pgw__items *items)
 {
     size_t size;

@@ -1,5 +1,5 @@
-/* pq_session: what needs a session of its own: transactions of several statements, LISTEN, and
- * waiting. */
+/* pq_session: functions that need their own session: transactions of several statements, LISTEN,
+ * and waiting. */
 #include <limits.h>
 #include <poll.h>
 #include <stdio.h>
@@ -17,14 +17,14 @@ static pgw_status session_misuse(pgw *h, pgw__ending ending)
 {
     if (h->attached)
         return pgw__pq_reject(h, PGW_EMISUSE,
-                              "transactions of an attached connection are the caller's",
+                              "the caller controls the transactions of an attached connection",
                               "send BEGIN, COMMIT or ROLLBACK on the connection itself");
     if (h->armed != NULL)
-        return pgw__pq_reject(h, PGW_EMISUSE, "this cannot be armed by pgw_async()", NULL);
+        return pgw__pq_reject(h, PGW_EMISUSE, "this call cannot follow pgw_async()", NULL);
     if (ending == PGW__BEGUN)
         return pgw__pq_reject(h, PGW_EMISUSE, "a transaction is open already",
                               "end it first: pgw_txn_commit() or pgw_txn_rollback()");
-    return pgw__pq_reject(h, PGW_EMISUSE, "no transaction is open", "pgw_txn_begin() first");
+    return pgw__pq_reject(h, PGW_EMISUSE, "no transaction is open", "call pgw_txn_begin() first");
 }
 
 static pgw_status session_transact(pgw *h, const char *name, const char *text, pgw__ending ending)
@@ -82,11 +82,11 @@ pgw_status pgw__pq_rollback(pgw *h)
     st = session_transact(h, "rollback", "ROLLBACK", PGW__ROLLED_BACK);
     if (st == PGW_EMISUSE) return st;
     if (st != PGW_OK) {
-        /* whatever went wrong, without its session the transaction is over */
+        /* whatever failed, without its session the transaction has ended */
         pgw__conn_drop(h);
         h->in_txn = false;
     }
-    /* the diagnostics to tell is that of what led here */
+    /* keep the diagnostics of the first failure */
     pgw__pq_tell(h, &diagnostics);
     return PGW_OK;
 }
@@ -99,7 +99,7 @@ bool pgw__pq_in_txn(const pgw *h)
 
 /* ---- LISTEN ---- */
 
-/* The statement that listens, also where there is no connection. False: no name. */
+/* The statement that listens, also if there is no connection. False: not a name. */
 static bool session_listen_text(const char *channel, char text[PGW__LISTEN_SIZE])
 {
     const size_t n = strlen(channel);
@@ -131,7 +131,7 @@ pgw_status pgw__pq_listen(pgw *h, const char *channel)
     pgw_status st;
 
     if (h->attached)
-        return pgw__pq_fail(h, PGW_EMISUSE, "LISTEN is not for attached connections", NULL);
+        return pgw__pq_fail(h, PGW_EMISUSE, "an attached connection cannot LISTEN", NULL);
     st = pgw__pq_connect(h, 0);
     if (st != PGW_OK) return st;
     if (!session_listen_text(channel, text) ||
@@ -225,7 +225,7 @@ pgw_status pgw__pq_check_session(pgw *h)
     if (h->pid != getpid()) return pgw__pq_enter(h);
     if (h->phase == PGW__IDLE && !h->attached && h->conn != NULL && !pgw__conn_alive(h))
         pgw__conn_drop(h);
-    /* one that is being made anew is not the one that is asked for */
+    /* a session that is being opened is not the one in question */
     if (h->conn == NULL || (!h->attached && !h->ready)) return PGW_ECONN;
     return PQstatus(h->conn) == CONNECTION_OK ? PGW_OK : PGW_ECONN;
 }

@@ -1,4 +1,4 @@
-/* job: reading a job, and what the verbs on jobs share. */
+/* job: reads jobs from answers, and code that the verbs on jobs share. */
 #include "queue/job.h"
 
 #include <string.h>
@@ -153,7 +153,7 @@ const char *pgw_job_tag(const pgw_job *job, size_t i)
     return job != NULL && i < job->tags_count ? job->tags[i] : NULL;
 }
 
-/* ---- what the verbs share ---- */
+/* ---- code that the verbs share ---- */
 
 pgw_status pgw__job_refs_make(pgw *h, pgw__job_refs *out, const pgw_ref *refs, size_t n)
 {
@@ -218,7 +218,7 @@ pgw_status pgw__job_verdict(pgw *h, pgw_ref *refs, size_t n, const pgw__rows *ro
     const pgw_status st = pgw__job_outcome(rows, row, word);
 
     if (at < 1 || at > (int64_t)n || st == PGW_EPROTO)
-        return pgw__ask_misfit(h, "the answer names a job or an outcome that does not exist");
+        return pgw__ask_misfit(h, "the answer has an unknown job or outcome");
     refs[at - 1].outcome = st;
     return st;
 }
@@ -228,5 +228,5 @@ pgw_status pgw__job_hand_over(pgw *h, pgw_batch **batch, int max, const pgw__row
     if ((*batch)->count <= (size_t)max && !pgw__rows_misread(rows)) return PGW_OK;
     pgw_batch_free(*batch);
     *batch = NULL;
-    return pgw__ask_misfit(h, "a claim answered with more jobs than were asked for");
+    return pgw__ask_misfit(h, "a claim returned more jobs than requested");
 }

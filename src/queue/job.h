@@ -1,4 +1,4 @@
-/* job: jobs as the server tells them, in one block of memory, and what the verbs on them share. */
+/* job: jobs of an answer in one block of memory, and code that the verbs on them share. */
 #ifndef PGW_JOB_H
 #define PGW_JOB_H
 
@@ -26,7 +26,7 @@ struct pgw_batch {
     pgw_job jobs[];   /* then the pointers of the tags, then all bytes */
 };
 
-/* Which columns a statement returns, in their order; job_row.c knows what goes where. */
+/* Which columns a statement returns, in their order; job_row.c maps them. */
 typedef enum pgw__job_column {
     PGW__JOB_END,
     PGW__JOB_QUEUE,
@@ -53,7 +53,7 @@ typedef enum pgw__job_column {
     PGW__JOB_EXPIRES,
     PGW__JOB_META,
     PGW__JOB_QUARANTINED,
-    /* where a row is several jobs, what each has of its own; IDS says how many */
+    /* columns of a row with several jobs; IDS gives their number */
     PGW__JOB_IDS,
     PGW__JOB_KINDS,
     PGW__JOB_PAYLOADS,
@@ -77,8 +77,8 @@ int64_t pgw__batch_since_us(const pgw_batch *batch);
 /* Of a claim: is it a job whose last holder died? The server returns such a job alone. */
 bool pgw__batch_quarantined(const pgw_batch *batch);
 
-/* The server's word for what became of a job ("new", "stale", ...); PGW_EPROTO for one we don't
- * know. */
+/* The server's word for the outcome of a job ("new", "stale", ...); PGW_EPROTO for an unknown one.
+ * */
 pgw_status pgw__job_outcome(const pgw__rows *rows, int row, int col);
 
 /* Ids and tokens of refs as columns; one token where all share it, as jobs that were claimed

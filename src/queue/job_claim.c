@@ -9,7 +9,7 @@
 #include "call/check.h"
 
 #define CLAIM_KIND        6  /* column of the kind; of a refused completion: why */
-#define CLAIM_SERVER_TIME 18 /* column, behind those of the job */
+#define CLAIM_SERVER_TIME 18 /* column, after those of the job */
 #define CLAIM_STARTED     19
 #define CLAIM_POSITION    20
 
@@ -29,8 +29,8 @@ typedef struct claim_ctx {
     size_t n;
 } claim_ctx;
 
-/* The server started the leases so long after it had got the statement, which was after it was
- * sent; and before now, whatever its clock did meanwhile. */
+/* How long after it received the statement the server started the leases. The statement was sent
+ * before that, and received before now, however its clock changed. */
 static int64_t claim_since_us(const pgw *h, const pgw__rows *rows, int row)
 {
     const int64_t sent_us = pgw__pq_sent_us(h), most_us = pgw__clock_us() - sent_us;
@@ -59,8 +59,7 @@ static pgw_status claim_read_jobs(pgw *h, const claim_ctx *ctx, const pgw__rows 
 
     if (count == 0) return PGW_OUTCOME_EMPTY;
     st = pgw__job_batch(ctx->batch, rows, first, count, claim_columns);
-    if (st == PGW_EPROTO)
-        return pgw__ask_misfit(h, "a claim answered with jobs that lack something");
+    if (st == PGW_EPROTO) return pgw__ask_misfit(h, "a claim returned incomplete jobs");
     if (st != PGW_OK) return pgw__pq_fail(h, st, NULL, NULL);
     (*ctx->batch)->since_us = claim_since_us(h, rows, first);
     pgw__pq_set_server_time(h, pgw__rows_time_us(rows, first, CLAIM_SERVER_TIME));
@@ -188,10 +187,9 @@ static pgw_status claim_register(claim_wait *w)
     return st;
 }
 
-/* While a waiter is registered, every enqueue notifies; so it unregisters before the jobs are
- * worked on. The session goes on listening, for the next wait, but not where a lock is lost with
- * it: who rests now reads nothing, and what it is told would gather until the server takes it for
- * dead. */
+/* While a waiter is registered, every enqueue notifies, so it unregisters before the jobs run. The
+ * session goes on listening for the next wait, except in a session that holds locks: it reads
+ * nothing while it rests, and notifications would pile up until the server considers it dead. */
 static pgw_status claim_unregister(claim_wait *w, pgw_status st)
 {
     pgw__diagnostics diagnostics;
@@ -238,11 +236,11 @@ static pgw_status claim_waiting(claim_wait *w, pgw_batch **batch)
 static pgw_status claim_check_wait(pgw *h)
 {
     pgw_status st =
-        pgw__check_unarmed(h, "claim with wait_ms 0 and repeat it when your loop says so");
+        pgw__check_unarmed(h, "claim with wait_ms 0, and repeat the call from your event loop");
 
     if (st == PGW_OK && !pgw__pq_attached(h) && pgw__pq_in_txn(h))
         st = pgw__pq_reject(h, PGW_EMISUSE, "a claim that waits would keep the transaction open",
-                            "claim with wait_ms 0, or outside of the transaction");
+                            "claim with wait_ms 0, or outside the transaction");
     return st;
 }
 

@@ -39,19 +39,19 @@ static pgw_status finish_read(pgw *h, const pgw__rows *rows, void *ctx)
     if (refused == 0 && locked == 0) return PGW_OK;
     if (refused == 0) {
         snprintf(message, sizeof(message),
-                 "%zu of %zu jobs not extended: another transaction holds them just now", locked,
+                 "%zu of %zu jobs not extended: another transaction holds their rows", locked,
                  in->n);
         return pgw__pq_fail(h, PGW_ELOCKED, message,
-                            "ask again before the lease ends, or end that transaction");
+                            "try again before the lease ends, or end that transaction");
     }
     snprintf(message, sizeof(message),
-             "%zu of %zu jobs refused: another claim has them, or they are gone", refused, in->n);
+             "%zu of %zu jobs refused: claimed again, finished or cancelled", refused, in->n);
     return pgw__pq_fail(
         h, PGW_ELEASE, message,
-        "write nothing more for these jobs; in a transaction of yours, roll it back");
+        "write nothing more for these jobs; roll back your transaction if one is open");
 }
 
-/* Extend answers for every job, and tells the time. */
+/* Extend answers for every job, with its new time. */
 static pgw_status finish_read_extend(pgw *h, const pgw__rows *rows, void *ctx)
 {
     if (pgw__rows_count(rows) > 0) pgw__pq_set_server_time(h, pgw__rows_time_us(rows, 0, 2));
@@ -75,12 +75,12 @@ static pgw_status finish_read_cancel(pgw *h, const pgw__rows *rows, void *ctx)
         asked |= st == PGW_OUTCOME_CANCEL;
     }
     if (missing >= in->n)
-        return pgw__pq_fail(h, PGW_ENOTFOUND, "none of these jobs is there, or they are finished",
+        return pgw__pq_fail(h, PGW_ENOTFOUND, "none of these jobs exists, or all are finished",
                             NULL);
     return asked ? PGW_OUTCOME_CANCEL : PGW_OK;
 }
 
-/* What all of them check. Outcomes alone never look as if all went well. */
+/* Checks common to all. A failed call leaves no outcome of success. */
 static pgw_status finish_check(pgw *h, const char *queue, pgw_ref *refs, size_t n)
 {
     pgw_status st = pgw__check_queue(h, queue);
@@ -180,6 +180,24 @@ pgw_status pgw_snooze(pgw *h, const char *queue, pgw_ref *refs, size_t n,
         const pgw__param extra[] = {P_INT8(o.delay_ms), P_END};
 
         return finish(h, PGW__SQL_JOB_SNOOZE, queue, refs, n, extra);
+    }
+}
+
+pgw_status pgw_hold(pgw *h, const char *queue, pgw_ref *refs, size_t n, const pgw_hold_opts *opts)
+{
+    pgw_hold_opts o = PGW_HOLD_OPTS_INIT;
+    char words[PGW__REASON_MAX + 1];
+    pgw_status st = finish_check(h, queue, refs, n);
+
+    if (st == PGW_OK) st = pgw__check_opts(h, "opts", &o, sizeof(o), opts);
+    if (st == PGW_OK) st = pgw__check_int(h, "opts->for_ms", o.for_ms, 1, PGW__DELAY_MAX_MS);
+    if (st != PGW_OK) return st;
+    if (o.reason != NULL) pgw__text_mend(words, sizeof(words), o.reason);
+    {
+        const pgw__param extra[] = {P_INT8(o.for_ms), P_TEXT(o.reason != NULL ? words : NULL),
+                                    P_END};
+
+        return finish(h, PGW__SQL_JOB_HOLD, queue, refs, n, extra);
     }
 }
 

@@ -1,5 +1,5 @@
-/* job_list: what an operator does with jobs: list them, have delayed ones run at another time,
- * bring dead ones back, throw them away. */
+/* job_list: functions for operators: list jobs, move delayed ones, redrive or purge dead letters.
+ * */
 #include "queue/job.h"
 
 #include "base/name.h"
@@ -107,7 +107,7 @@ static pgw_status move_check(pgw *h, const char *queue, pgw_reschedule_opts *min
     return st;
 }
 
-/* Who fails again meanwhile, and is delayed again, is not to be met a second time. */
+/* A job that fails again meanwhile, and is delayed again, must not be processed twice. */
 pgw_status pgw_reschedule(pgw *h, const char *queue, const pgw_reschedule_opts *opts,
                           int64_t *moved)
 {

@@ -56,7 +56,7 @@ static const struct {
     [PGW__JOB_CREATEDS] = {ROW_EACH_TIME, offsetof(pgw_job, created_us)},
 };
 
-/* Where the second pass writes: into the pointers of tags and the bytes behind them. */
+/* Where the second pass writes: the pointers of tags and the bytes after them. */
 typedef struct row_cursor {
     const char **tags;
     char *bytes;

@@ -1,5 +1,5 @@
-/* load: a bulk enqueue. Whoever owns the tables writes them by COPY in binary, in chunks, all in
- * one transaction; everybody else, and whoever is in a transaction of his own, sends batches. */
+/* load: a bulk enqueue. The owner of the tables writes them by COPY in binary, in chunks, in one
+ * transaction. Other roles, and callers in their own transaction, send batches. */
 #include <string.h>
 
 #include "base/buf.h"
@@ -11,9 +11,9 @@
 #include "pq/pq_param.h"
 
 #define LOAD_CHUNK ((size_t)256 * 1024) /* bytes that are sent at a time */
-#define LOAD_COPY  ((size_t)16 << 20) /* a COPY ends at so many: only then it says what is wrong */
+#define LOAD_COPY  ((size_t)16 << 20)   /* size of one COPY: only its end reports errors */
 #define LOAD_BATCH_BYTES \
-    ((size_t)8 * 1024 * 1024) /* a batch goes at so many bytes, or PGW__BATCH_MAX jobs */
+    ((size_t)8 * 1024 * 1024) /* a batch is sent at this size, or at PGW__BATCH_MAX jobs */
 #define LOAD_ROW_EXTRA ((size_t)64 * 1024) /* a row needs less beside payload, body and meta */
 #define LOAD_TEXT_OID  25
 
@@ -38,8 +38,10 @@ struct pgw_load {
     load_stream live, delayed;
     load_stream *open;                     /* whose COPY is under way; NULL: none */
     size_t sent;                           /* bytes in it */
-    int64_t queue_id, server_us, clock_us; /* what time it was there and here */
+    int64_t queue_id, server_us, clock_us; /* the times at the server and here */
     int64_t rows;
+    int64_t position; /* the last one that was drawn before it */
+    bool expiring;    /* some of its jobs expire */
 
     /* by batches: copies of the jobs, each with its strings in one block */
     pgw_job_spec *jobs;
@@ -118,7 +120,7 @@ static void load_tags(pgw__buf *b, const pgw_job_spec *j)
 }
 
 /* The fields that both tables share, in the order of the COPY statements. */
-static void load_common(pgw__buf *b, const pgw_job_spec *j)
+static void load_common(pgw__buf *b, const pgw_job_spec *j, int64_t expires_us)
 {
     if (j->max_attempts != PGW_DEFAULT)
         load_int4(b, j->max_attempts);
@@ -139,16 +141,27 @@ static void load_common(pgw__buf *b, const pgw_job_spec *j)
     else
         load_null(b);
     load_text(b, j->group);
-    if (j->expires_us != 0)
-        load_time(b, j->expires_us);
+    if (expires_us != 0)
+        load_time(b, expires_us);
     else
         load_null(b);
     load_json(b, j->meta);
 }
 
+/* By the server's clock. */
+static int64_t load_now(const pgw_load *l)
+{
+    return l->server_us + (pgw__clock_us() - l->clock_us);
+}
+
 static void load_row(pgw_load *l, const pgw_job_spec *j, int64_t run_at_us)
 {
     pgw__buf *b = run_at_us > 0 ? &l->delayed.rows : &l->live.rows;
+    int64_t expires_us = j->expires_us;
+
+    if (j->ttl_ms != PGW_UNLIMITED)
+        expires_us = (run_at_us > 0 ? run_at_us : load_now(l)) + j->ttl_ms * 1000;
+    l->expiring |= expires_us != 0;
 
     if (run_at_us > 0) {
         pgw__buf_be16(b, 12);
@@ -160,7 +173,7 @@ static void load_row(pgw_load *l, const pgw_job_spec *j, int64_t run_at_us)
         load_int4(b, l->queue_id);
         load_int2(b, 2 * j->priority + 1);
     }
-    load_common(b, j);
+    load_common(b, j, expires_us);
 }
 
 static pgw_status load_close_stream(pgw_load *l, bool keep)
@@ -195,12 +208,6 @@ static pgw_status load_flush_stream(pgw_load *l, load_stream *s)
     if (st != PGW_OK) l->open = NULL; /* the server has given it up */
     pgw__buf_reset(&s->rows);
     return st;
-}
-
-/* By the server's clock. */
-static int64_t load_now(const pgw_load *l)
-{
-    return l->server_us + (pgw__clock_us() - l->clock_us);
 }
 
 /* 0: at once */
@@ -242,9 +249,9 @@ static pgw_status load_flush_jobs(pgw_load *l)
 
     if (n == 0) return PGW_OK;
     if (l->txn != 0 && pgw__pq_txn(l->h) != l->txn)
-        return pgw__pq_reject(l->h, PGW_EMISUSE,
-                              "the transaction that the load was part of is over",
-                              "end the load before it: what was not sent by then is not added");
+        return pgw__pq_reject(
+            l->h, PGW_EMISUSE, "the transaction of the load has ended",
+            "end the load before the transaction; jobs that were not sent are not added");
     st = pgw_enqueue_many(l->h, l->queue, l->jobs, n, NULL);
     load_drop_jobs(l);
     if (st < PGW_OK) {
@@ -311,6 +318,7 @@ static pgw_status load_read_open(pgw *h, const pgw__rows *rows, void *ctx)
     l->queue_id = pgw__rows_int(rows, 0, 0);
     if (most < l->max_bytes) l->max_bytes = most;
     l->server_us = pgw__rows_time_us(rows, 0, 3);
+    l->position = pgw__rows_int(rows, 0, 5);
     l->clock_us = pgw__clock_us();
     if (pgw__rows_int(rows, 0, 2) == 0) return PGW_OK;
     return pgw__pq_fail(h, PGW_EPAUSED, "the queue is being drained and takes no jobs",
@@ -373,8 +381,8 @@ static void load_undo(pgw_load *l)
     (void)undone;
 }
 
-/* What the load itself does in a call of its caller's: it waits for each answer, whatever was
- * armed. A COPY has the session for itself. */
+/* A call of the load itself inside a call of its caller. It waits for each answer, even after
+ * pgw_async(). A COPY needs the session for itself. */
 static void load_enter(pgw_load *l)
 {
     pgw__pq_arm(l->h, NULL, NULL);
@@ -434,7 +442,7 @@ pgw_status pgw_load_add(pgw_load *load, const pgw_job_spec *job)
     pgw_status st;
 
     if (load == NULL) return PGW_EINVAL;
-    if (load->h == NULL) return PGW_ECONN; /* closed, and with it went what was not committed */
+    if (load->h == NULL) return PGW_ECONN; /* closed, and uncommitted jobs are lost */
     if (load->failed != PGW_OK) return pgw__pq_tell(load->h, &load->diagnostics);
     st = pgw__check_unarmed(load->h, NULL);
     if (st != PGW_OK) return st;
@@ -458,7 +466,8 @@ pgw_status pgw_load_add(pgw_load *load, const pgw_job_spec *job)
 
 static pgw_status load_close_copy(pgw_load *l)
 {
-    const pgw__param params[] = {P_INT4(l->queue_id), P_END};
+    const pgw__param params[] = {P_INT4(l->queue_id), P_INT8_OR_NULL(l->position, !l->expiring),
+                                 P_END};
     const pgw__call close = {.sql = PGW__SQL_LOAD_CLOSE, .params = params, .flags = PGW__WRITES};
     pgw_status st = load_flush_stream(l, &l->live);
 

@@ -1,5 +1,4 @@
-/* reap: one pass of what has to be done with time: expired leases, due jobs, what is kept no
- * longer. */
+/* reap: one pass of the work that time requires: expired leases, due jobs, ended retention. */
 #include "call/ask.h"
 #include "call/check.h"
 #include "pq/pq.h"
@@ -48,7 +47,7 @@ pgw_status pgw_reaper_tick(pgw *h, pgw_reap_stats *stats, int64_t *next_ms)
         pgw__pq_check_session(h) == PGW_OK) /* else the call says why */
         st = pgw__pq_reject(
             h, PGW_EMISUSE,
-            "a transaction is open: what a round locks would stay locked until its end",
+            "a transaction is open: rows that a pass locks would stay locked until its end",
             "commit or roll back first");
     if (st != PGW_OK) return st;
     {

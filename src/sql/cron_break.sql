@@ -1,4 +1,4 @@
--- A held tick is taken away from its node.
+-- Takes a held tick from its node.
 -- params: name text
 -- returns: was_held boolean
 SELECT pgwork.cron_break($1)

@@ -1,4 +1,4 @@
--- Changes a schedule's name.
+-- Renames a schedule.
 -- params: name text, new_name text
 -- returns: void
 SELECT pgwork.cron_rename($1, $2)

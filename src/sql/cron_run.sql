@@ -1,4 +1,4 @@
--- A tick out of turn.
+-- Requests a tick now.
 -- params: name text
 -- returns: job bigint
 SELECT pgwork.cron_run($1)

@@ -1,4 +1,4 @@
--- What time is it there?
+-- Returns the server's time.
 -- params: none
 -- returns: now timestamptz
 SELECT clock_timestamp()

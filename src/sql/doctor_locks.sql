@@ -1,5 +1,5 @@
--- Who keeps all others from pgwork's tables, by a lock or by waiting for one? The first that is asked of the schema: what is asked next waits
--- for such a lock, too.
+-- Finds sessions that block others from pgwork's tables, by a lock or by waiting for one. It is the
+-- first check of the schema, because later checks would wait for such a lock, too.
 -- params: none
 -- returns: grade int, check_name text, finding text, advice text
 WITH lock AS (
@@ -20,15 +20,15 @@ WITH lock AS (
       FROM lock l JOIN pg_stat_activity a USING (pid)
     UNION ALL -- which has no session
     SELECT true, l.tables, p.prepared, format('prepared transaction "%s" of %s', p.gid, p.owner),
-           format('Ask whoever prepared it; else as that user or a superuser ROLLBACK PREPARED %L, in database %I.', p.gid, p.database)
+           format('Ask its owner to finish it, or, as that user or a superuser, ROLLBACK PREPARED %L, in database %I.', p.gid, p.database)
       FROM lock l
       JOIN pg_locks x ON x.pid IS NULL AND x.virtualtransaction = l.virtualtransaction AND x.locktype = 'transactionid'
       JOIN pg_prepared_xacts p ON p.transaction = x.transactionid
      WHERE l.pid IS NULL
-), found AS ( -- without pg_read_all_stats nobody knows since when a lock is held
+), found AS ( -- without pg_read_all_stats the age of a lock is unknown
     SELECT format('%s %s %s%s%s', h.who, CASE WHEN h.granted THEN 'has locked' ELSE 'waits to lock' END, h.tables,
                   ' for ' || date_trunc('second', clock_timestamp() - h.since),
-                  CASE WHEN h.granted THEN '' ELSE ', and all others wait behind it' END) AS finding, h.advice
+                  CASE WHEN h.granted THEN '' ELSE ', and all other sessions wait behind it' END) AS finding, h.advice
       FROM holder h
      WHERE CASE WHEN h.granted THEN coalesce(h.since < clock_timestamp() - interval '5 s', true) ELSE h.since < clock_timestamp() - interval '1 s' END
      ORDER BY h.granted DESC, h.since LIMIT 5

@@ -1,4 +1,4 @@
--- Is this role one that may look at everything: a member of pgwork_operator, or of the schema's owner?
+-- Whether this role may read everything: a member of pgwork_operator, or of the schema's owner.
 -- params: none
 -- returns: may boolean
 SELECT EXISTS (SELECT FROM pg_roles r

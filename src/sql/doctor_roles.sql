@@ -1,4 +1,4 @@
--- Are the roles there, may they call what they are for, and nobody else?
+-- Checks that the roles exist, have their rights, and that no other role has rights.
 -- params: none
 -- returns: grade int, check_name text, finding text, advice text
 WITH s AS (
@@ -19,7 +19,7 @@ WITH s AS (
      GROUP BY n.role
 ), missing AS (
     SELECT DISTINCT n.role FROM need n WHERE to_regrole(n.role) IS NULL
-), object (name, owner, acl, fine) AS ( -- and the right on it that is of no harm
+), object (name, owner, acl, fine) AS ( -- and the right on it that does no harm
     SELECT f.proname || '()', f.proowner, coalesce(f.proacl, acldefault('f', f.proowner)), CASE WHEN starts_with(f.proname, '_') THEN '' ELSE 'EXECUTE' END FROM f
     UNION ALL
     SELECT c.relname, c.relowner, c.relacl, CASE c.relkind WHEN 'v' THEN 'SELECT' ELSE '' END FROM s JOIN pg_class c ON c.relnamespace = s.oid
@@ -44,9 +44,9 @@ UNION ALL
 SELECT 2, 'roles', format('role %s may not call %s', role, calls), 'As the owner of the schema: SELECT pgwork._grant();'
   FROM lacks
 UNION ALL
-SELECT CASE WHEN bad THEN 2 ELSE 1 END, 'roles', format('%s has %s rights that pgwork does not give, for example %s', who, n, one),
-       'As the owner of the schema: SELECT pgwork._grant(); it takes all these away. Grant one of the three roles instead.'
+SELECT CASE WHEN bad THEN 2 ELSE 1 END, 'roles', format('%s has %s rights that pgwork does not grant, for example %s', who, n, one),
+       'As the owner of the schema: SELECT pgwork._grant(); it revokes all these. Grant one of the three roles instead.'
   FROM beyond
 UNION ALL
-SELECT 0, 'roles', 'pgwork_producer, pgwork_worker and pgwork_operator may call what they are for', ''
+SELECT 0, 'roles', 'pgwork_producer, pgwork_worker and pgwork_operator have their rights', ''
  WHERE NOT EXISTS (SELECT FROM missing) AND NOT EXISTS (SELECT FROM lacks) AND NOT EXISTS (SELECT FROM beyond)

@@ -1,5 +1,5 @@
--- Does this server keep what it acknowledged, and has it room? synchronous_commit is not asked for: the library sets it for its own sessions, and
--- what other clients get cannot be told from one of these.
+-- Checks that the server keeps acknowledged commits, and its capacity. synchronous_commit is not checked: the
+-- library sets it for its own sessions, and the settings of other clients cannot be read here.
 -- params: none
 -- returns: grade int, check_name text, finding text, advice text
 WITH s AS (
@@ -20,7 +20,7 @@ WITH s AS (
 )
 SELECT CASE WHEN major BETWEEN 15 AND 18 THEN 0 WHEN major < 15 THEN 2 ELSE 1 END, 'server version',
        'PostgreSQL ' || current_setting('server_version'),
-       CASE WHEN major BETWEEN 15 AND 18 THEN '' ELSE 'Use PostgreSQL 15 to 18: this library is tested with no other.' END
+       CASE WHEN major BETWEEN 15 AND 18 THEN '' ELSE 'Use PostgreSQL 15 to 18: this library is not tested with others.' END
   FROM s
 UNION ALL
 SELECT CASE WHEN current_setting('server_encoding') = 'UTF8' THEN 0 ELSE 2 END, 'encoding',
@@ -29,37 +29,37 @@ SELECT CASE WHEN current_setting('server_encoding') = 'UTF8' THEN 0 ELSE 2 END, 
             ELSE 'Use another database: CREATE DATABASE name ENCODING ''UTF8'' LOCALE ''C'' TEMPLATE template0. In this one a text can stop every claim.' END
 UNION ALL
 SELECT CASE WHEN standby THEN 2 ELSE 0 END, 'primary',
-       CASE WHEN standby THEN 'this server is a standby: nothing can be enqueued or claimed' ELSE 'this server takes writes' END,
+       CASE WHEN standby THEN 'this server is a standby: nothing can be enqueued or claimed' ELSE 'this server accepts writes' END,
        CASE WHEN standby THEN 'Connect to the primary: list all hosts in `dsn` and add target_session_attrs=read-write.' ELSE '' END
   FROM s
 UNION ALL
 SELECT CASE WHEN fsync = 'on' AND pages = 'on' THEN 0 ELSE 2 END, 'durability',
        format('fsync is %s, full_page_writes is %s', fsync, pages),
        CASE WHEN fsync = 'on' AND pages = 'on' THEN ''
-            ELSE 'Switch both on in postgresql.conf and reload: as it is, a crash of the machine can destroy the database.' END
+            ELSE 'Switch both on in postgresql.conf and reload. Otherwise a crash of the machine can destroy the database.' END
   FROM s
 UNION ALL
--- Where one is missing every commit waits, until somebody decides.
+-- If a standby is missing, every commit waits until an operator acts.
 SELECT CASE WHEN NOT sees THEN 1 WHEN standbys = 0 OR waiting > 0 THEN 2 ELSE 0 END, 'synchronous standby',
-       CASE WHEN NOT sees THEN format('commits wait for synchronous_standby_names (%s); whether these are there cannot be seen by %s', names, current_user)
+       CASE WHEN NOT sees THEN format('commits wait for synchronous_standby_names (%s); %s cannot see whether they are connected', names, current_user)
             ELSE format('commits wait for synchronous_standby_names (%s): %s connected, %s sessions have been waiting for more than 5 s', names, standbys, waiting) END,
        CASE WHEN NOT sees THEN format('As a superuser: GRANT pg_read_all_stats TO %I', current_user)
             WHEN standbys = 0 OR waiting > 0
-            THEN 'Bring the standby back. To go on without it, which gives up what it is for: ALTER SYSTEM SET synchronous_standby_names = '''' and SELECT pg_reload_conf(), as a superuser.'
+            THEN 'Start the standby again. To continue without its protection, as a superuser: ALTER SYSTEM SET synchronous_standby_names = '''' and SELECT pg_reload_conf().'
             ELSE '' END
   FROM s WHERE names <> '' AND NOT standby
 UNION ALL
 SELECT CASE WHEN autovacuum = 'on' THEN 0 ELSE 2 END, 'autovacuum', 'autovacuum is ' || autovacuum,
-       CASE WHEN autovacuum = 'on' THEN '' ELSE 'Switch it on: every job leaves a dead row behind, and claims slow down with them.' END
+       CASE WHEN autovacuum = 'on' THEN '' ELSE 'Switch it on: every job leaves a dead row, and dead rows slow down claims.' END
   FROM s
 UNION ALL
 SELECT CASE WHEN room - used < 3 THEN 2 WHEN room - used < room / 10 THEN 1 ELSE 0 END, 'connections',
        format('%s of %s connections are in use', used, room),
        CASE WHEN room - used < greatest(3, room / 10)
-            THEN 'Raise max_connections, start fewer workers, or put a pooler between: workers need two connections each, whatever their concurrency, and reapers one.' ELSE '' END
+            THEN 'Raise max_connections, start fewer workers, or use a pooler. A worker needs two connections, whatever its concurrency, and a reaper one.' ELSE '' END
   FROM s
 UNION ALL
-SELECT CASE WHEN n.used < 0.9 THEN 1 ELSE 2 END, 'notifications', -- as _may_notify()
-       format('the server''s queue of notifications is %s %% full%s', floor(n.used * 100), CASE WHEN n.used < 0.9 THEN '' ELSE ': nobody is woken, workers find jobs by polling' END),
-       'A session that listens, of any database, keeps a transaction open: the server''s log names its pid. End it, with pg_signal_backend: SELECT pg_terminate_backend(pid).'
+SELECT CASE WHEN n.used < 0.9 THEN 1 ELSE 2 END, 'notifications', -- the limit of _may_notify()
+       format('the server''s notification queue is %s %% full%s', floor(n.used * 100), CASE WHEN n.used < 0.9 THEN '' ELSE ': workers are not woken up and find jobs by polling' END),
+       'A listening session of some database keeps a transaction open. The server''s log names its pid. End it, with pg_signal_backend: SELECT pg_terminate_backend(pid).'
   FROM pg_notification_queue_usage() n (used) WHERE n.used >= 0.5

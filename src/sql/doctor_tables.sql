@@ -1,4 +1,4 @@
--- How large are the tables, and how much of them is dead? Are their indexes there? And which of the users' tables could no reaper serve?
+-- Sizes, dead rows and indexes of the tables, and users' tables that no reaper could serve.
 -- params: none
 -- returns: grade int, check_name text, finding text, advice text
 WITH s AS (SELECT t.* FROM pg_stat_user_tables t)
@@ -9,16 +9,16 @@ SELECT CASE WHEN s.n_dead_tup > 1000000 AND s.n_dead_tup > 10 * s.n_live_tup THE
               coalesce(date_trunc('second', clock_timestamp() - greatest(s.last_vacuum, s.last_autovacuum)) || ' ago', 'never')),
        CASE WHEN s.n_dead_tup > 100000 AND s.n_dead_tup > 2 * s.n_live_tup
             THEN format('End what holds the vacuum horizon first, then VACUUM pgwork.%I.', s.relname)
-                 || CASE s.relname WHEN 'live_job' THEN ' If the file stays large: SELECT pgwork.compact(); everybody else waits while it copies the live rows.' ELSE '' END ELSE '' END
+                 || CASE s.relname WHEN 'live_job' THEN ' If the file stays large: SELECT pgwork.compact(); all other sessions wait while it copies the live rows.' ELSE '' END ELSE '' END
   FROM s
  WHERE s.relid IN ('pgwork.live_job'::regclass, 'pgwork.delayed_job'::regclass)
  ORDER BY s.relname DESC
 )
 UNION ALL -- a lock or a permit is a row that is written each time: whoever looks for it walks over what of it is dead
 SELECT CASE WHEN s.n_dead_tup > 100000 THEN 2 ELSE 1 END, 'tables',
-       format('%s: %s live and %s dead rows, and each of these makes %s slower', s.relname, s.n_live_tup, s.n_dead_tup,
+       format('%s: %s live and %s dead rows, which slow down %s', s.relname, s.n_live_tup, s.n_dead_tup,
               CASE WHEN s.relid = 'pgwork.permit'::regclass THEN 'semaphores' ELSE 'locks' END),
-       format('Mend what holds the vacuum horizon; then autovacuum does the rest within minutes, or at once VACUUM pgwork.%I.', s.relname)
+       format('Fix what holds the vacuum horizon. Then autovacuum removes the dead rows within minutes, or VACUUM pgwork.%I at once.', s.relname)
   FROM s
  WHERE s.relid IN ('pgwork.named_lock'::regclass, 'pgwork.permit'::regclass) AND s.n_dead_tup > 10000 AND s.n_dead_tup > 10 * s.n_live_tup
 UNION ALL -- as the migrations make them; without statistics some seem to be of no use
@@ -26,13 +26,14 @@ SELECT 2, 'indexes', format('index %s is missing: statements may read all of its
        format('As the owner of the schema: CREATE INDEX CONCURRENTLY %s ON pgwork.%s;', i.name, i.definition)
   FROM (VALUES ('live_job_place', 'live_job (queue, lane, pos)'), ('live_job_id', 'live_job (queue, id, last_id) WHERE id IS NOT NULL'),
                ('delayed_job_due', 'delayed_job (queue, run_at, id)'),
+               ('expiring_job_at', 'expiring_job (at)'),
                ('dead_job_died', 'dead_job (queue, died_at)'), ('done_job_finished', 'done_job (queue, finished_at)'),
                ('unique_key_free', 'unique_key (free_after) WHERE free_after IS NOT NULL'), ('operation_at', 'operation (at)'),
                ('table_operation_at', 'table_operation (at)'), ('schedule_next', 'schedule (next_at) WHERE NOT paused AND queue IS NOT NULL'),
                ('schedule_planned', 'schedule (planned_at) WHERE NOT paused'), ('schedule_held', 'schedule (next_at) WHERE queue IS NULL')) i (name, definition)
  WHERE to_regclass('pgwork.' || i.name) IS NULL
 UNION ALL -- CONCURRENTLY was not through when it was ended
-SELECT CASE WHEN r.left_over THEN 1 ELSE 2 END, 'indexes', format('index %s is not valid: nothing is found by it', r.name),
+SELECT CASE WHEN r.left_over THEN 1 ELSE 2 END, 'indexes', format('index %s is not valid: the server does not use it', r.name),
        format('As the owner of the schema: %s INDEX CONCURRENTLY pgwork.%I;', CASE WHEN r.left_over THEN 'DROP' ELSE 'REINDEX' END, r.name)
   FROM (SELECT c.relname AS name, c.relname ~ '_cc(new|old)[0-9]*$' AS left_over
           FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
@@ -40,5 +41,5 @@ SELECT CASE WHEN r.left_over THEN 1 ELSE 2 END, 'indexes', format('index %s is n
            AND NOT EXISTS (SELECT FROM pg_stat_progress_create_index p WHERE p.relid = i.indrelid)) r
 UNION ALL
 SELECT 1, 'registered tables', format('expired rows of table %I.%I are not freed: %s', t.schema_name, t.table_name, t.error),
-       'Mend that, or have the reapers leave the table alone: `pgwork table unregister`.'
+       'Fix the cause, or run `pgwork table unregister`.'
   FROM pgwork.table_list() t WHERE t.error <> ''

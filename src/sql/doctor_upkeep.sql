@@ -1,10 +1,10 @@
--- Does somebody reap, move the low-water marks, and bring delayed jobs in, and what is stuck? Reaping by cron is seldom, not absent: a reaper seen in the last five minutes is a note; what
--- is overdue while none is at work is bad at once.
+-- Checks reapers, low-water marks, delayed jobs and stuck jobs. With a reaper from cron, pauses are normal: a
+-- reaper in the last five minutes is a note. Overdue work without a running reaper is bad at once.
 -- params: none
 -- returns: grade int, check_name text, finding text, advice text
 WITH b AS (
     SELECT count(*) FILTER (WHERE at > clock_timestamp() - interval '30 s') AS alive, max(at) AS last
-      FROM pgwork.beats WHERE role = 'reaper' AND at <= clock_timestamp() -- what is to come was written before the clock was set back
+      FROM pgwork.beats WHERE role = 'reaper' AND at <= clock_timestamp() -- later times were written before the clock was set back
 ), late AS (
     -- Queue by queue, and with now(), which is not volatile, an index leads past the millions that may wait for their time.
     SELECT coalesce(sum(l.n), 0) AS n, min(l.oldest) AS oldest
@@ -13,20 +13,20 @@ WITH b AS (
                           WHERE j.queue = q.name AND j.state = 'delayed' AND j.run_at < now() - interval '10 s') l
 )
 SELECT CASE WHEN alive > 0 THEN 0 WHEN last > clock_timestamp() - interval '5 min' THEN 1 ELSE 2 END, 'reaper',
-       CASE WHEN alive > 0 THEN alive || CASE WHEN alive = 1 THEN ' reaper is' ELSE ' reapers are' END || ' at work'
+       CASE WHEN alive > 0 THEN alive || CASE WHEN alive = 1 THEN ' reaper runs' ELSE ' reapers run' END
             WHEN last IS NULL THEN 'no reaper has been seen in the last day'
             ELSE 'no reaper since ' || date_trunc('second', clock_timestamp() - last) END,
        CASE WHEN alive > 0 THEN ''
             WHEN last > clock_timestamp() - interval '5 min'
             THEN 'Expired leases, delayed jobs and schedules wait until it runs. Run `pgwork reap` as a service.'
-            ELSE 'Start one (`pgwork reap`, as a service) and keep it running: without one the jobs of dead workers stay leased and delayed jobs never start.' END
+            ELSE 'Run `pgwork reap` as a service. Without a reaper the jobs of dead workers stay leased and delayed jobs never start.' END
   FROM b
 UNION ALL
 SELECT CASE WHEN NOT m.still THEN 0 WHEN m.at > clock_timestamp() - interval '5 min' THEN 1 ELSE 2 END, 'low-water marks',
        CASE WHEN NOT m.still THEN 'no job waits for the low-water marks to move'
             ELSE coalesce('The reaper ran ' || floor(extract(epoch FROM clock_timestamp() - m.at)) || ' s ago.', 'No reaper has run yet.')
                  || ' Expired leases, delayed jobs and late commits wait until it runs.' END,
-       CASE WHEN NOT m.still THEN '' ELSE 'Start one: `pgwork reap`. Until then claims stay right, but slow down while vacuum is held back.' END
+       CASE WHEN NOT m.still THEN '' ELSE 'Run `pgwork reap`. Until then claims are correct, but slow down while vacuum is held back.' END
   FROM (SELECT t.at, CASE WHEN t.at > clock_timestamp() - interval '10 s' THEN false
                           ELSE EXISTS (SELECT FROM pgwork.queue_list(at_most => 1) q WHERE q.ready + q.leased > 0) END AS still
           FROM pgwork.last_tick t) m
@@ -40,21 +40,21 @@ SELECT 2, 'positions', format('sequence pgwork.position went back to %s, but %s 
   FROM pgwork.last_tick t WHERE t.position < t.issued
 UNION ALL -- of 2^31; a queue that is made and rolled back draws one, too
 SELECT CASE WHEN t.queue_id > 1600000000 THEN 2 ELSE 1 END, 'queue ids',
-       format('queue ids have come to %s: after 2147483647 no queue can be made', t.queue_id),
-       'See who makes and drops so many queues, or enqueues into new ones and rolls back, and use lasting queues. Ids are not used again: a new schema begins with 1.'
+       format('queue ids have reached %s: no queue can be created after 2147483647', t.queue_id),
+       'Find the program that creates many queues, or that enqueues into new ones and rolls back. Use permanent queues. Ids are not reused; a new schema begins with 1.'
   FROM pgwork.last_tick t WHERE t.queue_id > 1000000000
 UNION ALL
 SELECT CASE WHEN n = 0 THEN 0 WHEN oldest > clock_timestamp() - interval '5 min' AND (SELECT alive FROM b) > 0 THEN 1 ELSE 2 END, 'delayed jobs',
        CASE WHEN n > 0 THEN format('delayed jobs that are overdue: %s, the oldest by %s', n, date_trunc('second', clock_timestamp() - oldest))
             ELSE 'no delayed job is overdue' END,
-       CASE WHEN n > 0 THEN 'See that a reaper runs, often enough, and keeps up: a larger `reaper.batch`, or a second reaper.' ELSE '' END
+       CASE WHEN n > 0 THEN 'Check that a reaper runs. If it cannot keep up, raise `reaper.batch` or run a second reaper.' ELSE '' END
   FROM late
 UNION ALL -- what is stuck: here, where no damaged row is read. One that is tried again and again is tried soon; the others are over.
 (
 SELECT 2, CASE WHEN s.queue IS NULL THEN 'upkeep' ELSE 'stuck jobs' END,
-       format('%s since %s: %s', CASE WHEN s.queue IS NULL THEN 'a part of it fails' ELSE format('job %s of queue "%s" cannot be requeued', s.id, s.queue) END,
+       format('%s since %s: %s', CASE WHEN s.queue IS NULL THEN 'a part of the upkeep fails' ELSE format('job %s of queue "%s" cannot be requeued', s.id, s.queue) END,
               date_trunc('second', s.since), s.error),
-       'Mend the cause, a trigger or a constraint on a table of pgwork or a damaged row: it is tried again by itself.'
+       'Fix the cause: a trigger or a constraint on a table of pgwork, or a damaged row. It is tried again by itself.'
   FROM pgwork.stuck_jobs s WHERE s.again_at > clock_timestamp() - interval '1 min'
  ORDER BY s.since, s.queue, s.id LIMIT 10
 )

@@ -1,4 +1,4 @@
--- What a new session has to know of the schema.
+-- What a new session needs to know about the schema.
 -- params: none
 -- returns: version int4, checksums text
 SELECT pgwork.version(), pgwork.checksums()

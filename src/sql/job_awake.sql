@@ -1,4 +1,4 @@
--- This session is a waiter no longer.
+-- Unregisters this session as a waiter.
 -- params: queues text[], slot int
 -- returns: awake void
 SELECT pgwork.awake($1, $2)

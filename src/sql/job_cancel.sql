@@ -1,4 +1,4 @@
--- Waiting jobs go, running ones are asked to stop. A row for each id: its position in the input, and what became of its job.
+-- Removes waiting jobs, and asks running ones to stop. A row for each id: its position in the input, and the outcome.
 -- params: queue text, ids bigint[]
 -- returns: position int, status text
 SELECT u.i::integer, r.status

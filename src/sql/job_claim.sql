@@ -1,4 +1,4 @@
--- Up to n jobs under a lease. apart: each in a row of its own.
+-- Claims up to n jobs. apart: each in its own row.
 -- params: queues text[], n int, holder text, lease_ms bigint, apart boolean
 -- returns: queue text, id bigint, token uuid, attempt int, max_attempts int, priority int, kind text, payload jsonb, body bytea, tags text[], created_at timestamptz, lease_until timestamptz, meta jsonb, quarantined boolean, ids bigint[], kinds text[], payloads jsonb[], created timestamptz[], server_time timestamptz, started timestamptz
 SELECT queue, id, token, attempt, max_attempts, priority, kind, payload, body, tags, created_at, lease_until,

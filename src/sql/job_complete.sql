@@ -1,4 +1,4 @@
--- Done. A row for each refused job: its position in the input, and why.
+-- Completes jobs. A row for each refused job: its position in the input, and the reason.
 -- params: queue text, ids bigint[], tokens uuid[], outputs jsonb[]
 -- returns: position int, status text
 SELECT array_position($2::bigint[], r.id), r.status

@@ -1,4 +1,4 @@
--- Jobs in the order of their ids, behind after_id; NULL: whatever it is.
+-- Lists jobs in the order of their ids, after after_id. NULL: any.
 -- params: queue text, state text, kind text, id bigint, after_id bigint, at_most bigint
 -- returns: queue text, id bigint, state text, kind text, priority int, attempt int, max_attempts int, holder text, lease_until timestamptz, run_at timestamptz, created_at timestamptz, finished_at timestamptz, error text, key text, tags text[], payload jsonb, body_bytes int, output jsonb, grp text, expires_at timestamptz, meta jsonb
 SELECT queue, id, state, kind, priority, attempt, max_attempts, holder, lease_until, run_at, created_at, finished_at,

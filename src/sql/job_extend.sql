@@ -1,4 +1,4 @@
--- A later end of the lease. A row for each job: its position in the input, what became of it, and what time it is.
+-- Extends leases. A row for each job: its position in the input, the outcome, and the server's time.
 -- params: queue text, ids bigint[], tokens uuid[], lease_ms bigint
 -- returns: position int, status text, server_time timestamptz
 SELECT array_position($2::bigint[], r.id), r.status, clock_timestamp()

@@ -1,4 +1,4 @@
--- Failed. A row for each refused job: its position in the input, and why.
+-- Fails jobs. A row for each refused job: its position in the input, and the reason.
 -- params: queue text, ids bigint[], tokens uuid[], error text, retry_ms bigint, dead boolean
 -- returns: position int, status text
 SELECT array_position($2::bigint[], r.id), r.status

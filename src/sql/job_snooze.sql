@@ -1,4 +1,4 @@
--- Not now. A row for each refused job: its position in the input, and why.
+-- Delays claimed jobs. A row for each refused job: its position in the input, and the reason.
 -- params: queue text, ids bigint[], tokens uuid[], delay_ms bigint
 -- returns: position int, status text
 SELECT array_position($2::bigint[], r.id), r.status

@@ -1,4 +1,4 @@
--- After an acquisition that failed halfway: whatever this session holds of the lock goes back.
+-- After a failed acquisition: releases what this session may hold of the lock.
 -- params: name text
 -- returns: was_held boolean
 SELECT pgwork.lock_forget($1)

@@ -1,4 +1,4 @@
--- Does nobody hold it?
+-- Whether no session holds the lock.
 -- params: name text
 -- returns: is_free boolean
 SELECT pgwork.lock_is_free($1)

@@ -1,4 +1,4 @@
--- Names that are out of use are forgotten.
+-- Deletes unused names.
 -- params: idle_ms bigint, batch int
 -- returns: forgotten bigint
 SELECT pgwork.lock_prune($1, $2)

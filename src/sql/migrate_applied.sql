@@ -1,4 +1,4 @@
--- What was applied.
+-- Lists applied migrations.
 -- params: none
 -- returns: number int, name text, checksum text
 SELECT number, name, checksum

@@ -1,6 +1,5 @@
--- Has this database the schema? From the tables of the catalog and not by to_regclass(), which looks
--- into a cache that may not know yet what another session committed a moment ago. And can its name stand
--- in SQL as it is?
+-- Whether the database has the schema, and whether its name needs no quotes. Reads the catalog
+-- instead of calling to_regclass(), whose cache may miss what another session has just committed.
 -- params: none
 -- returns: there boolean, plain boolean
 SELECT EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace

@@ -1,4 +1,4 @@
--- A queue, or its settings when it is there. NULL: as it is.
--- params: queue text, lease_ms bigint, max_attempts int, backoff_ms bigint, backoff_cap_ms bigint, retention_ms bigint, max_bytes int, notify boolean
+-- Creates a queue, or changes its settings. NULL: unchanged.
+-- params: queue text, lease_ms bigint, max_attempts int, backoff_ms bigint, backoff_cap_ms bigint, retention_ms bigint, max_bytes int, notify boolean, expired text, dead_retention_ms bigint
 -- returns: queue_create void
-SELECT pgwork.queue_create($1, $2, $3, $4, $5, $6, $7, $8)
+SELECT pgwork.queue_create($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)

@@ -1,4 +1,4 @@
--- No claims until resumed.
+-- Stops claims until resumed.
 -- params: queue text
 -- returns: queue_pause void
 SELECT pgwork.queue_pause($1)

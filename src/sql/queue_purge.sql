@@ -1,4 +1,4 @@
--- Jobs in a state go, never leased ones; at most so many rows, and none that came since.
+-- Deletes jobs of a state, never leased ones: up to a limit of rows, and none that is newer than the start.
 -- params: queue text, state text, at_most bigint, since_ms bigint
 -- returns: deleted bigint
 SELECT pgwork.queue_purge($1, $2, $3, $4)

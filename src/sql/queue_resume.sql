@@ -1,4 +1,4 @@
--- Claims and enqueues again.
+-- Allows claims and enqueues again.
 -- params: queue text
 -- returns: queue_resume void
 SELECT pgwork.queue_resume($1)

@@ -1,4 +1,4 @@
--- One round of upkeep, and a heartbeat. Nobody waits for its commit to reach the disk: after a crash it is done again.
+-- One pass of upkeep, and a heartbeat. Its commit does not wait for the disk: after a crash the pass is repeated.
 -- params: batch int, name text
 -- returns: reaped bigint, died bigint, promoted bigint, pruned bigint, next_ms bigint, stuck text, beat void
 SELECT m.reaped, m.died, m.promoted, m.pruned, m.next_ms, m.stuck, pgwork.beat('reaper', $2)

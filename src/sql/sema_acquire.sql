@@ -1,4 +1,4 @@
--- Permits without waiting. token NULL: not now.
+-- Takes permits without waiting. token NULL: not now.
 -- params: name text, n int, ttl_ms bigint, holder text, session boolean
 -- returns: token uuid, next_ms bigint
 SELECT a.token, a.next_ms

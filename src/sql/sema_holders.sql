@@ -1,4 +1,4 @@
--- The grants that are out.
+-- Lists the grants that are held.
 -- params: name text
 -- returns: number bigint, permits int, holder text, taken_at timestamptz, until timestamptz, pid int
 SELECT g.number, g.permits, g.holder, g.taken_at, g.until, g.pid

@@ -1,4 +1,4 @@
--- Out of the queue; true: it was our turn.
+-- Leaves the queue of waiters. True: this session was at its head.
 -- params: name text
 -- returns: had_turn boolean
 SELECT pgwork.sema_leave($1)

@@ -1,4 +1,4 @@
--- One semaphore, or (NULL) all.
+-- Lists one semaphore or (NULL) all.
 -- params: name text
 -- returns: name text, permits int, taken int, waiting int
 SELECT l.name, l.permits, l.taken, l.waiting

@@ -1,4 +1,4 @@
--- Permits by the queue. token NULL and next_ms given: it is our turn, and we wait for permits.
+-- Takes permits through the queue. token NULL with next_ms: this session is at the head, and waits for permits.
 -- params: name text, n int, ttl_ms bigint, holder text, session boolean, wait_ms bigint, turn boolean, patience_ms bigint
 -- returns: token uuid, next_ms bigint
 SELECT w.token, w.next_ms

@@ -97,7 +97,7 @@ static bool sql_is_space(char c)
     return c == ' ' || c == '\t' || c == '\n' || c == '\r';
 }
 
-/* Does the word SCHEMA, in any case, stand before what is at `at`? */
+/* Whether the word SCHEMA, in any case, comes before `at`. */
 static bool sql_after_schema(const char *text, const char *at)
 {
     static const char word[] = "schema";

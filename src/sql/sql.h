@@ -1,4 +1,4 @@
-/* sql: the registry of statements (src/sql) and migrations, with the schema's name put in place.
+/* sql: the registry of statements (src/sql) and migrations, with the name of the schema inserted.
  * Texts come from sql_data.inc, which sql2c.awk makes from the .sql files. */
 #ifndef PGW_SQL_H
 #define PGW_SQL_H
@@ -30,11 +30,11 @@ const char *pgw__sql_migration_text(int number);
 #define PGW__SQL_SUM 17 /* 16 hexadecimal digits and the end */
 /* Tells a changed text from the applied one. It guards against accidents, not against malice. */
 void pgw__sql_checksum(char sum[PGW__SQL_SUM], int number);
-/* The first migration that was applied from another text than ours; 0: none. applied: checksums
- * from the first migration on, with commas between. */
+/* The first migration that was applied with another text than this library has; 0: none. applied:
+ * checksums from the first migration on, with commas between. */
 int pgw__sql_differs(const char *applied);
-#define PGW__SQL_DIFFERS                                                               \
-    "use the pgwork that made this schema; one of before the first release has to be " \
-    "dropped, with its jobs, and migrated anew"
+#define PGW__SQL_DIFFERS                                                            \
+    "use the pgwork that created this schema; drop a schema from before the first " \
+    "release, with its jobs, and migrate again"
 
 #endif

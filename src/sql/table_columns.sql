@@ -1,5 +1,5 @@
--- The columns of a table, in their order. With a collation, where texts that differ may be equal by it. Where NOT NULL is NOT VALID, as
--- PostgreSQL 18 has it, rows of before may hold NULL: not filled. keyed: to change it takes a lock that foreign keys to the row wait for.
+-- The columns of a table in their order. collation: different texts may be equal by it. filled: no row can hold NULL, so not if
+-- NOT NULL is NOT VALID (PostgreSQL 18). keyed: changing the column takes a lock that foreign keys to the row wait for.
 -- params: oid bigint
 -- returns: name text, type_schema text, type text, collation_schema text, collation text, pg_type boolean, not_null boolean, generated boolean, readable boolean, filled boolean, keyed boolean
 SELECT a.attname::text, n.nspname::text, y.typname::text, m.nspname::text, c.collname::text, n.nspname = 'pg_catalog', a.attnotnull,

@@ -1,4 +1,4 @@
--- What stands behind a name, and what this role may do with it. No row: no such schema.
+-- The object behind a name, and the rights of this role on it. No row: the schema does not exist.
 -- params: schema text, name text, lease_index text, holder_index text
 -- returns: oid bigint, relkind text, temporary boolean, readable boolean, writable boolean, rules boolean, parent boolean, lease_index text, holder_index text, operations boolean, xmin boolean, after text
 SELECT c.oid::bigint, c.relkind::text, c.relpersistence = 't',

@@ -1,8 +1,8 @@
--- How the columns of a key are compared, in the order given: the operators of a unique index on
--- exactly these columns, in any order, that holds every row at any time. With the collations of the
--- columns, because statements compare by these: what is unique by another one may be several rows
--- to them. A btree: elsewhere the numbers of the operators mean others, and WITHOUT OVERLAPS is not
--- equality. No row: no such index. A domain over an enum has an index, but no operators.
+-- The operators that compare the columns of a key, in the given order. They are those of a valid
+-- unique index on exactly these columns. Its collations must be those of the columns, because
+-- statements compare by these. It must be a btree, because other methods number their operators
+-- differently, and WITHOUT OVERLAPS is not equality. No row: no such index. A domain over an enum
+-- has an index, but no operators.
 -- params: oid bigint, columns text[]
 -- returns: equal_schema text, equal text, less_schema text, less text, enum_domain boolean
 SELECT es.nspname::text, e.oprname::text, ls.nspname::text, l.oprname::text,

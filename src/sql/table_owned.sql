@@ -1,4 +1,4 @@
--- Has a registered table the owner that it had then, and each of its partitions?
+-- Whether a registered table and its partitions still have the owner of the registration.
 -- params: schema text, table text
 -- returns: same boolean
 SELECT EXISTS (SELECT FROM pgwork.table_list() t

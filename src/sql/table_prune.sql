@@ -1,4 +1,4 @@
--- Operation ids that are no longer kept.
+-- Deletes operation ids after their retention.
 -- params: batch int
 -- returns: pruned bigint
 SELECT pgwork.table_prune($1)

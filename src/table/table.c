@@ -1,5 +1,5 @@
-/* table: a table of the caller's, described, looked up, and held against the description. Every
- * mistake is found here, so that the verbs need not look for it. */
+/* table: a table of the caller, looked up and compared with its description. All mistakes are
+ * found here, so that the verbs need not check. */
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,7 +13,7 @@ static pgw_status table_nomem(pgw *h)
     return pgw__pq_fail(h, PGW_ENOMEM, NULL, NULL);
 }
 
-/* ---- words for what is wrong ---- */
+/* ---- words for faults ---- */
 
 /* "table `public`.`article`: ..." Of a table that was opened, a verb says so before it sends. */
 static pgw_status table_fail(pgw *h, const pgw_table *t, pgw_status st, const char *what,
@@ -47,7 +47,7 @@ static pgw_status table_check_ident(pgw *h, const char *argument, const char *na
     snprintf(message, sizeof(message),
              "argument `%s` %s: allowed is a name in UTF-8 of 1 to 63 bytes", argument, fault);
     return pgw__pq_reject(h, PGW_EINVAL, message,
-                          "the server would cut a longer name, and mean another table");
+                          "the server truncates longer names, and would use another table");
 }
 
 static pgw_status table_check_spec(pgw *h, const pgw_table_spec *s)
@@ -95,7 +95,7 @@ typedef struct table_look {
     pgw_table *t;
     const pgw_table_spec *spec;
     int64_t oid;
-    const char *index_state[2]; /* NULL: not there, else static text */
+    const char *index_state[2]; /* NULL: missing, else static text */
 } table_look;
 
 typedef struct table_ctx {
@@ -134,7 +134,7 @@ static pgw_status table_read_find(pgw *h, const pgw__rows *rows, void *ctx)
         return table_fail(h, t, PGW_ENOTFOUND, "there is no such schema", NULL);
     if (pgw__rows_null(rows, 0, 0))
         return table_fail(h, t, PGW_ENOTFOUND, "there is no such table",
-                          "names are taken literally: `Article` and `article` are two tables");
+                          "names are case-sensitive: `Article` and `article` are two tables");
     look->oid = pgw__rows_int(rows, 0, 0);
     kind = pgw__rows_text(rows, 0, 1, NULL);
     if (kind == NULL || (*kind != 'r' && *kind != 'p'))
@@ -142,17 +142,19 @@ static pgw_status table_read_find(pgw *h, const pgw__rows *rows, void *ctx)
                           "name the table itself");
     t->partitioned = *kind == 'p';
     if (pgw__rows_int(rows, 0, 2) != 0)
-        return table_fail(h, t, PGW_EINVAL, "is temporary: no other session can see it", NULL);
+        return table_fail(h, t, PGW_EINVAL, "is temporary: other sessions cannot see it", NULL);
     if (pgw__rows_int(rows, 0, 3) == 0)
-        return table_fail(h, t, PGW_EPERM, "this role may not read it", "GRANT SELECT, UPDATE");
+        return table_fail(h, t, PGW_EPERM, "this role may not read the table",
+                          "GRANT SELECT, UPDATE");
     if (pgw__rows_int(rows, 0, 4) == 0)
-        return table_fail(h, t, PGW_EPERM, "this role may not write it", "GRANT SELECT, UPDATE");
+        return table_fail(h, t, PGW_EPERM, "this role may not write the table",
+                          "GRANT SELECT, UPDATE");
     if (pgw__rows_int(rows, 0, 5) != 0)
         return table_fail(h, t, PGW_EINVAL, "has rules that rewrite UPDATE or DELETE",
                           "use triggers instead of rules");
     if (pgw__rows_int(rows, 0, 6) != 0)
         return table_fail(h, t, PGW_EINVAL,
-                          "has children by inheritance, which its unique keys do not cover",
+                          "has inheritance children, which its unique keys do not cover",
                           "name the table that holds the rows");
     look->index_state[0] = table_index_state(rows, 7);
     look->index_state[1] = table_index_state(rows, 8);
@@ -219,7 +221,7 @@ static pgw_status table_read_key(pgw *h, const pgw__rows *rows, void *ctx)
             if (pgw__rows_int(rows, k, 4) != 0)
                 return table_fail_column(
                     h, t, PGW_EINVAL, t->key[k].column->name,
-                    "of the key is of a domain over an enum, whose values no operator compares",
+                    "of the key has a domain over an enum, which has no equality operator",
                     "ALTER TABLE ... ALTER COLUMN ... TYPE to the enum itself");
         }
         return PGW_OK;
@@ -264,15 +266,15 @@ static pgw_status table_find_key(pgw *h, table_look *look)
     for (size_t k = 0; k < s->key_count; k++) {
         t->key[k].column = pgw__table_column(t, s->key[k]);
         if (t->key[k].column == NULL)
-            return table_fail_column(h, t, PGW_ENOTFOUND, s->key[k], "of the key is not there",
-                                     "names are taken literally: `Id` and `id` are two columns");
+            return table_fail_column(h, t, PGW_ENOTFOUND, s->key[k], "of the key does not exist",
+                                     "names are case-sensitive: `Id` and `id` are two columns");
     }
     st = table_query(h, PGW__SQL_TABLE_KEY, params, table_read_key, look);
     if (st != PGW_OK) return st;
     for (size_t k = 0; k < s->key_count; k++)
         if (!t->key[k].column->filled)
             return table_fail_column(h, t, PGW_EINVAL, s->key[k],
-                                     "of the key may be NULL, so it names no row",
+                                     "of the key may be NULL, so it does not identify a row",
                                      "ALTER TABLE ... ALTER COLUMN ... SET NOT NULL");
     return PGW_OK;
 }
@@ -291,7 +293,7 @@ static const table_role table_roles[] = {
      "(locked_by) has the wrong type: allowed is text, varchar, smallint, integer, bigint or uuid",
      false},
     {"expires_at", " timestamptz ",
-     "(expires_at) has the wrong type: allowed is timestamptz, a moment that every session reads "
+     "(expires_at) has the wrong type: allowed is timestamptz, which every session reads "
      "alike",
      false},
     {"token", " uuid ", "(token) has the wrong type: allowed is uuid", false},
@@ -423,7 +425,7 @@ pgw_status pgw_table_open(pgw *h, const pgw_table_spec *spec, pgw_table **t)
     return st;
 }
 
-/* ---- what the verbs ask ---- */
+/* ---- checks for the verbs ---- */
 
 pgw_status pgw__table_check(pgw *h, const pgw_table *t)
 {
@@ -431,7 +433,7 @@ pgw_status pgw__table_check(pgw *h, const pgw_table *t)
 
     if (st != PGW_OK || t->complete) return st;
     return table_fail(h, t, PGW_EMISUSE, "columns of its roles are missing",
-                      "pgw_table_init(), then open it again");
+                      "call pgw_table_init(), then open the table again");
 }
 
 pgw_status pgw__table_check_leases(pgw *h, const pgw_table *t)
@@ -468,8 +470,8 @@ pgw_status pgw__table_check_columns(pgw *h, const pgw_table *t, const char *cons
     if (st == PGW_OK && n > 0) st = pgw__check_all_given(h, "columns", columns, n);
     for (size_t i = 0; st == PGW_OK && i < n; i++)
         if (pgw__table_column(t, columns[i]) == NULL)
-            st = table_fail_column(h, t, PGW_EINVAL, columns[i], "is not there",
-                                   "when it was added since pgw_table_open(), open it again");
+            st = table_fail_column(h, t, PGW_EINVAL, columns[i], "does not exist",
+                                   "if it was added after pgw_table_open(), open the table again");
     return st;
 }
 
@@ -488,8 +490,8 @@ pgw_status pgw__table_check_cell(pgw *h, const pgw_table *t, const char *column)
     if (st != PGW_OK) return st;
     c = pgw__table_column(t, column);
     if (c == NULL)
-        return table_fail_column(h, t, PGW_EINVAL, column, "is not there",
-                                 "when it was added since pgw_table_open(), open it again");
+        return table_fail_column(h, t, PGW_EINVAL, column, "does not exist",
+                                 "if it was added after pgw_table_open(), open the table again");
     if (c->generated) return table_fail_column(h, t, PGW_EINVAL, column, "is generated", NULL);
     if (c == t->locked_by || c == t->expires_at || c == t->token || c == t->version)
         return table_fail_column(h, t, PGW_EINVAL, column, "has a role: only the library sets it",

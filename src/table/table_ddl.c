@@ -1,4 +1,4 @@
-/* table_ddl: the statements that add what a description asks for and a table lacks. */
+/* table_ddl: the statements that add what a description needs and a table lacks. */
 #include <stdio.h>
 #include <string.h>
 
@@ -7,7 +7,7 @@
 #include "table/table_int.h"
 
 #define DDL_PAUSE_MS 200
-#define DDL_LOCK_MS  500 /* everybody else waits behind who waits for a table */
+#define DDL_LOCK_MS  500 /* all other sessions wait behind a waiter for the table */
 
 static const char *const ddl_suffix[2] = {"_pgwork_lease", "_pgwork_holder"};
 
@@ -21,8 +21,8 @@ static uint32_t ddl_mark(uint32_t mark, const char *part)
     return mark;
 }
 
-/* The table's name, cut between characters where the whole would be too long, and a mark of what
- * the index is made of: another description needs another index, and finds out by the name. */
+/* The table's name, cut between characters if the whole is too long, and a hash of the index
+ * definition. Another description needs another index, and the name shows it. */
 void pgw__table_index_name(char out[PGW__IDENT_MAX + 1], const pgw_table_spec *s, int which)
 {
     const size_t tail = strlen(ddl_suffix[which]) + 9;
@@ -80,7 +80,7 @@ static void ddl_index(pgw__buf *b, const pgw_table *t, const pgw_table_spec *s, 
 
     if (s->token == NULL || (state != NULL && strcmp(state, "valid") == 0)) return;
     pgw__table_index_name(name, s, which);
-    if (state != NULL) { /* a CREATE INDEX CONCURRENTLY that failed leaves its ruin behind */
+    if (state != NULL) { /* a failed CREATE INDEX CONCURRENTLY leaves an invalid index */
         pgw__buf_text(b, t->partitioned ? "REINDEX INDEX " : "REINDEX INDEX CONCURRENTLY ");
         pgw__put_ident(b, t->schema);
         pgw__buf_text(b, ".");
@@ -153,8 +153,8 @@ const char *pgw_table_sql(const pgw_table *t)
     return t != NULL ? t->sql : "";
 }
 
-/* The condition of an index may say less than that of a claim. What the server has to say about the
- * caller's fragment would be taken for something about our schema. */
+/* The condition of an index allows less than that of a claim. The server's error about the
+ * caller's fragment would look like one about the schema. */
 static pgw_status ddl_explain(pgw *h, const pgw_table *t, pgw_status st)
 {
     const char *code = pgw__pq_sqlstate(h);
@@ -175,9 +175,9 @@ static pgw_status ddl_turn(pgw *h, const pgw_table *t, pgw__sql sql, bool *ours)
     return pgw__ask_flag(h, ours, sql, params, PGW__OWNED | PGW__DIRECT);
 }
 
-/* Many processes may start for the first time at once, and two that make indexes CONCURRENTLY on
- * one table wait for each other. So they take turns; asked for again and again, since who waits in
- * a statement is waited for, too. A pooler has no sessions to take turns: there it goes without. */
+/* Many processes may start for the first time at once, and two CREATE INDEX CONCURRENTLY on one
+ * table wait for each other. So they take turns. Each polls for the turn, because a session that
+ * waits in a statement is waited for, too. Behind a pooler there are no turns. */
 static pgw_status ddl_take_turn(pgw *h, const pgw_table *t, bool *ours)
 {
     const int64_t deadline = pgw__deadline_in(pgw__pq_call_ms(h));
@@ -188,11 +188,12 @@ static pgw_status ddl_take_turn(pgw *h, const pgw_table *t, bool *ours)
         st = ddl_turn(h, t, PGW__SQL_TABLE_TURN, ours);
         if (st == PGW_EPOOLED) return PGW_OK;
         if (st == PGW_ECANCELED || st == PGW_ETIMEDOUT)
-            pgw__pq_drop(h); /* it may have come all the same, and nobody would give it back */
+            pgw__pq_drop(h); /* it may have been granted, and nothing else would release it */
         if (st != PGW_OK || *ours) return st;
         if (pgw__deadline_left_ms(deadline) == 0)
-            return pgw__pq_fail(h, PGW_ELOCKED, "another process is adding to this table",
-                                "wait until it has, or set a longer timeout");
+            return pgw__pq_fail(h, PGW_ELOCKED,
+                                "another process is adding columns or indexes to this table",
+                                "wait for it, or set a longer timeout");
         st = pgw__pq_wait(h, DDL_PAUSE_MS, -1);
         if (st < PGW_OK) return st;
     }
@@ -211,8 +212,8 @@ static pgw_status ddl_add_columns_briefly(pgw *h, const pgw_table *t)
     return undone == PGW_OK ? st : undone;
 }
 
-/* While a long report reads the table, whoever wants to alter it waits for that, and all others for
- * him: so it is tried again and again, with pauses in which they get their turn. */
+/* While a long report reads the table, ALTER TABLE waits for it, and all others wait for ALTER
+ * TABLE. So it is tried repeatedly, with pauses in which the others proceed. */
 static pgw_status ddl_add_columns(pgw *h, const pgw_table *t)
 {
     const int64_t deadline = pgw__deadline_in(pgw__pq_call_ms(h));
@@ -224,7 +225,7 @@ static pgw_status ddl_add_columns(pgw *h, const pgw_table *t)
         if (st != PGW_ELOCKED) return st;
         if (left_ms >= 0 && left_ms < DDL_PAUSE_MS)
             return pgw__pq_advise(h, st,
-                                  "a transaction uses the table for long: wait for its end, or set "
+                                  "a long transaction uses the table: wait for its end, or set "
                                   "a longer timeout");
         st = pgw__pq_wait(h, DDL_PAUSE_MS, -1);
         if (st < PGW_OK) return st;
@@ -252,7 +253,7 @@ pgw_status pgw_table_init(pgw *h, const pgw_table *t)
 
     if (st == PGW_OK) st = pgw__check_unarmed(h, NULL);
     if (st == PGW_OK && pgw__pq_in_txn(h))
-        st = pgw__pq_reject(h, PGW_EMISUSE, "the indexes cannot be made in a transaction", NULL);
+        st = pgw__pq_reject(h, PGW_EMISUSE, "the indexes cannot be created in a transaction", NULL);
     if (st != PGW_OK || *t->sql == '\0') return st;
     st = ddl_take_turn(h, t, &ours);
     if (st != PGW_OK) return st;

@@ -1,5 +1,5 @@
-/* table_int: what the files of the module table share: the description of a table, and the pieces
- * that its statements are made of. */
+/* table_int: declarations that the files of the module table share: the description of a table,
+ * and the pieces of its statements. */
 #ifndef PGW_TABLE_INT_H
 #define PGW_TABLE_INT_H
 
@@ -28,7 +28,7 @@ typedef struct pgw__column {
     bool keyed;    /* in an index that a foreign key may refer to */
 } pgw__column;
 
-/* An operator of the key's index: the type's own one, whatever the search path says. */
+/* An operator of the key's index: that of the type, whatever the search path is. */
 typedef struct pgw__operator {
     const char *schema, *name;
 } pgw__operator;
@@ -50,7 +50,7 @@ struct pgw_table {
     const pgw__column *locked_by, *expires_at, *token, *version;
     const char *claimable;
     bool partitioned;
-    bool has_xmin;       /* and this role may read it: with rights on columns alone nobody may */
+    bool has_xmin;       /* and this role may read it; rights on columns alone do not suffice */
     bool random_version; /* a uuid, not a number */
     enum {
         PGW__AFTER_NOTHING,
@@ -59,7 +59,7 @@ struct pgw_table {
     } rewritten;      /* when triggers may last write a row that was written */
     bool keyed_lease; /* a column that a lease changes hands by is in a unique index */
     bool complete;    /* no column of a role is missing */
-    const char *sql;  /* what is missing, as statements */
+    const char *sql;  /* the statements that add what is missing */
     const char *sql_columns, *sql_index[2]; /* the same one by one; NULL: nothing to do */
 };
 
@@ -69,7 +69,7 @@ const char *pgw__table_keep(pgw_table *t, const char *text);
 
 /* ---- table: the description ---- */
 const pgw__column *pgw__table_column(const pgw_table *t, const char *name);
-/* Handle, table and what verbs of this kind need; the first line of each. */
+/* Checks handle, table and needs of this kind of verb; the first line of each. */
 pgw_status pgw__table_check(pgw *h, const pgw_table *t);
 pgw_status pgw__table_check_leases(pgw *h, const pgw_table *t);
 pgw_status pgw__table_check_versions(pgw *h, const pgw_table *t);
@@ -77,7 +77,7 @@ pgw_status pgw__table_check_key(pgw *h, const pgw_table *t, const char *const *k
 pgw_status pgw__table_check_columns(pgw *h, const pgw_table *t, const char *const *columns,
                                     size_t n);
 pgw_status pgw__table_check_values(pgw *h, const char *const *values, size_t n);
-/* A column that a caller may write: "is not there", "is generated", "has a role": refused. */
+/* A column that a caller may write: "does not exist", "is generated", "has a role": refused. */
 pgw_status pgw__table_check_cell(pgw *h, const pgw_table *t, const char *column);
 pgw_status pgw__table_ddl(pgw *h, pgw_table *t, const pgw_table_spec *spec,
                           const char *const state[2]);
@@ -87,12 +87,12 @@ void pgw__table_index_name(char out[PGW__IDENT_MAX + 1], const pgw_table_spec *s
 /* The one place where an identifier gets into a statement: quoted; and refused (the buffer fails)
  * when it is empty or longer than the server keeps. */
 void pgw__put_ident(pgw__buf *b, const char *name);
-const char *pgw__ident_fault(const char *name); /* NULL, or what is wrong, as in name.h */
+const char *pgw__ident_fault(const char *name); /* NULL, or the fault, as in name.h */
 void pgw__put_table(pgw__buf *b, const pgw_table *t);
 /* The table without children by inheritance, which it may have got since it was opened. */
 void pgw__put_own(pgw__buf *b, const pgw_table *t);
-/* For a lease that changes hands, the lock that the UPDATE behind it needs: or that would wait
- * where SKIP LOCKED is to pass over. */
+/* For a lease that changes hands, the lock that the later UPDATE needs. Otherwise the UPDATE would
+ * wait where SKIP LOCKED should skip. */
 void pgw__put_row_lock(pgw__buf *b, const pgw_table *t);
 void pgw__put_column(pgw__buf *b, const pgw__column *column);    /* t."name" */
 void pgw__put_type(pgw__buf *b, const pgw__column *column);      /* "schema"."type" */
@@ -122,16 +122,15 @@ bool pgw__has_version(const pgw_table *t);
 /* PGW__RELAXED, where a write that a crash undoes takes no version with it. */
 unsigned pgw__table_relaxed(const pgw_table *t);
 
-/* Sends what is in the buffer and frees it. */
+/* Sends the statement in the buffer and frees it. */
 pgw_status pgw__table_call(pgw *h, const char *name, pgw__buf *b, const pgw__call *call);
 
-/* ---- table_lease: what the registry needs of it ---- */
-/* pgw_table_reap(), but for the first rows that it would free. @p found: as many as it tried; a
- * trigger may keep some as they are. */
+/* ---- table_lease: functions for the registry ---- */
+/* pgw_table_reap() except for the first rows that it would free. @p found: how many it tried; a
+ * trigger may keep some unchanged. */
 pgw_status pgw__table_reap(pgw *h, int64_t *found, int64_t *freed, const pgw_table *t, int batch,
                            int skip);
-/* The one behind them, with its token, locked: for a transaction. PGW_OUTCOME_EMPTY: there is none.
- */
+/* The row after them, with its token, locked: for a transaction. PGW_OUTCOME_EMPTY: none. */
 pgw_status pgw__table_overdue(pgw *h, pgw_rows **rows, const pgw_table *t, int skip);
 
 /* ---- table_rows: rows in one block ---- */

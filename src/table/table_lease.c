@@ -23,9 +23,9 @@ static void lease_place(pgw__buf *b, const pgw_table *t)
     if (t->has_xmin) pgw__buf_text(b, ", t.ctid AS pgw_place");
 }
 
-/* Of rows that were locked, those that the statement can write. Not those that got another key
- * since its snapshot: they were locked as they are now, and the key that they have now is nobody's
- * in it, or another row's. */
+/* Those of the locked rows that the statement can write. Rows that got another key since its
+ * snapshot are left out: they are locked as they are now, and their new key is unknown to the
+ * snapshot, or belongs to another row there. */
 static void lease_as_locked(pgw__buf *b, const pgw_table *t, const char *locked)
 {
     pgw__put_own(b, t);
@@ -37,8 +37,8 @@ static void lease_as_locked(pgw__buf *b, const pgw_table *t, const char *locked)
     pgw__buf_text(b, ".pgw_place");
 }
 
-/* Rows that the holder has. They are few, and are looked up by the holder, locked and then sorted:
- * else a planner who hopes to find some soon in the wanted order walks through the whole table. */
+/* Rows that the holder has. They are few, so they are found by the holder, locked and then sorted.
+ * A planner that hopes to find some early in the wanted order would read the whole table. */
 static void lease_claim_own(pgw__buf *b, const pgw_table *t, const pgw_table_claim_opts *o,
                             int holder, int limit)
 {
@@ -74,8 +74,8 @@ static void lease_claim_own(pgw__buf *b, const pgw_table *t, const pgw_table_cla
     pgw__buf_text(b, ")");
 }
 
-/* Rows that are free, or whose lease is over, as many as are still wanted. The LIMIT holds because
- * the CTE runs once, whatever plan is chosen for the rest. */
+/* Rows that are free or expired, as many as are still wanted. The LIMIT holds because the CTE runs
+ * once with any plan. */
 static void lease_claim_free(pgw__buf *b, const pgw_table *t, const pgw_table_claim_opts *o,
                              int limit)
 {
@@ -113,7 +113,7 @@ static void lease_claim_text(pgw__buf *b, const pgw_table_claim_opts *o, const p
     lease_claim_own(b, t, o, holder, limit);
     pgw__buf_text(b, ",\n");
     lease_claim_free(b, t, o, limit);
-    /* this limit cuts nothing off: it tells the planner that the rows are few */
+    /* this limit removes nothing: it tells the planner that the rows are few */
     pgw__buf_text(
         b, ",\npgw_taken AS MATERIALIZED (SELECT x.*, pg_catalog.row_number() OVER () AS pgw_i"
            " FROM (SELECT true AS pgw_kept, o.* FROM pgw_own o"
@@ -131,7 +131,7 @@ static void lease_claim_text(pgw__buf *b, const pgw_table_claim_opts *o, const p
     pgw__put_param(b, lease);
     pgw__buf_text(b, "::pg_catalog.int8 * interval '1 millisecond', ");
     pgw__put_ident(b, t->token->name);
-    /* a lease that somebody wrote by hand has none yet */
+    /* a lease written by hand has none yet */
     pgw__buf_text(b, " = CASE WHEN c.pgw_kept AND ");
     pgw__put_column(b, t->token);
     pgw__buf_text(b, " IS NOT NULL THEN ");
@@ -157,11 +157,12 @@ static pgw_status lease_read_claim(pgw *h, const pgw__rows *answer, void *ctx)
     return pgw__pq_fail(h, PGW_EPERM,
                         "rows may be claimed, but a trigger of the table keeps them from being "
                         "written",
-                        "put what the trigger asks for into `claimable` or `where`");
+                        "add the trigger's condition to `claimable` or `where`");
 }
 
-/* Who asks, as for jobs; but here the name decides whose rows come back. host:pid is not enough:
- * containers of one host's name all have a process 1, and threads of one process a handle each. */
+/* The holder's name, as for jobs. But here the name decides which rows are returned. host:pid is
+ * not enough: containers with one host name all have a process 1, and each thread of a process may
+ * have its own handle. */
 static pgw_status lease_holder(pgw *h, const char **holder, const char *given,
                                char buffer[PGW__HOLDER_MAX + 1])
 {
@@ -176,7 +177,7 @@ static pgw_status lease_holder(pgw *h, const char **holder, const char *given,
     return st;
 }
 
-/* The column need not be a text. What the server had to say would not name the argument. */
+/* The column may have another type than text. The server's error would not name the argument. */
 static pgw_status lease_check_type(pgw *h, const pgw__column *column, const char *holder)
 {
     static const struct {
@@ -218,7 +219,7 @@ static pgw_status lease_claim_check(pgw *h, pgw_rows **rows, const pgw_table *t,
     return st;
 }
 
-/* The position comes first, so the reader of rows starts one column further. */
+/* The position comes first, so the reader of rows starts one column later. */
 pgw_status pgw_table_claim(pgw *h, const pgw_table *t, const pgw_table_claim_opts *opts,
                            pgw_rows **rows)
 {
@@ -263,14 +264,14 @@ typedef struct lease_ctx {
     size_t n;
 } lease_ctx;
 
-/* NULL is fine, and more than a call can name are left alone. */
+/* refs may be NULL; more than one call can name are not changed. */
 static void lease_fill(pgw_row_ref *refs, size_t n, pgw_status st)
 {
     if (refs == NULL || n > PGW__BATCH_MAX) return;
     for (size_t i = 0; i < n; i++) refs[i].outcome = st;
 }
 
-/* Rows: place in the input from 1, found, ours, written. */
+/* Rows: position in the input from 1, found, ours, written. */
 static pgw_status lease_read(pgw *h, const pgw__rows *rows, void *ctx)
 {
     const lease_ctx *in = ctx;
@@ -292,7 +293,7 @@ static pgw_status lease_read(pgw *h, const pgw__rows *rows, void *ctx)
 
         if (at < 1 || at > (int64_t)in->n || pgw__rows_misread(rows)) {
             lease_fill(in->refs, in->n, PGW_EUNKNOWN);
-            return pgw__ask_misfit(h, "the answer names a row that was not asked for");
+            return pgw__ask_misfit(h, "the answer has a row that was not requested");
         }
         in->refs[at - 1].outcome = st;
         gone += st == PGW_ENOTFOUND;
@@ -306,7 +307,7 @@ static pgw_status lease_read(pgw *h, const pgw__rows *rows, void *ctx)
              gone + stale + kept, in->n, stale, gone, kept);
     return pgw__pq_fail(
         h, PGW_ELEASE, message,
-        "write nothing more for these rows; in a transaction of yours, roll it back");
+        "write nothing more for these rows; roll back your transaction if one is open");
 }
 
 static void lease_set(pgw__buf *b, const pgw_table *t, lease_verb verb, const char *set, int lease)

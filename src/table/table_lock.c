@@ -45,7 +45,7 @@ static void table_lock_text(pgw__buf *b, const pgw_table_lock_opts *o, const pgw
     }
 }
 
-/* ---- waiting for so long: lock_timeout, put back to what it was ---- */
+/* ---- limited waits: lock_timeout is set and restored ---- */
 
 static pgw_status table_lock_read_old(pgw *h, const pgw__rows *rows, void *ctx)
 {
@@ -90,8 +90,9 @@ static pgw_status table_lock_check(pgw *h, pgw_rows **rows, const pgw_table *t,
     if (st == PGW_OK) st = pgw__table_check_columns(h, t, o->columns, o->columns_count);
     if (st == PGW_OK) st = pgw__check_unarmed(h, NULL);
     if (st == PGW_OK && !pgw__pq_in_txn(h))
-        st = pgw__pq_reject(h, PGW_EMISUSE, "without a transaction the locks would be gone at once",
-                            "pgw_txn_begin() first");
+        st = pgw__pq_reject(h, PGW_EMISUSE,
+                            "no transaction is open: the locks would be released at once",
+                            "call pgw_txn_begin() first");
     return st;
 }
 
@@ -141,11 +142,11 @@ pgw_status pgw_table_lock(pgw *h, const pgw_table *t, const pgw_table_lock_opts 
     st = table_lock_send(h, rows, t, &o);
     if (!timed) return st;
     if (st == PGW_ELOCKED)
-        return pgw__pq_fail(h, PGW_ETIMEDOUT, "rows are locked by somebody else",
+        return pgw__pq_fail(h, PGW_ETIMEDOUT, "another transaction holds locks on these rows",
                             "roll the transaction back, then try again");
     if (st < PGW_OK) pgw__pq_keep_diagnostics(h, &diagnostics);
-    /* an error of ours leaves the transaction in order, with our limit in it; in one that has
-     * failed this is refused here, without asking the server */
+    /* an error of the library leaves the transaction usable, with the limit set; in a failed
+     * transaction this is refused here, without asking the server */
     back = table_lock_timeout(h, old, &ours);
     if (st < PGW_OK) return pgw__pq_tell(h, &diagnostics);
     if (back == PGW_OK) return st;

@@ -1,4 +1,4 @@
-/* table_mem: what a table holds in memory. */
+/* table_mem: memory of a table. */
 #include <string.h>
 
 #include "base/mem.h"

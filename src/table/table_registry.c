@@ -1,8 +1,8 @@
-/* table_registry: tables that a reaper looks after. What is registered are names; the work is
- * done here, with the rights of the reaper's session and by the same statements that everybody
- * uses. So nothing is written that the reaper itself may not write. But what hangs on a table comes
- * along, triggers and functions in its indexes and constraints: they run with the reaper's rights,
- * so whoever may register a table of his own has these rights, too. */
+/* table_registry: tables that a reaper serves. Only names are registered. The work is done here,
+ * with the rights of the reaper's session and by the same statements that all callers use, so the
+ * reaper writes only what it may write. But triggers and functions in indexes and constraints of
+ * the table run with the reaper's rights. A role that may register its own table therefore has
+ * these rights. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -14,12 +14,12 @@
 #include "table/table_int.h"
 
 #define REGISTRY_LOCK_MS  500
-#define REGISTRY_SLOW_MS  200 /* who takes so long rests ... */
-#define REGISTRY_REST     20  /* ... so many times as long */
+#define REGISTRY_SLOW_MS  200 /* a table that takes so long rests ... */
+#define REGISTRY_REST     20  /* ... this many times as long */
 #define REGISTRY_REST_MAX 600000
-#define REGISTRY_LOOK_MS  500   /* for rows that cannot be freed, and those behind them */
+#define REGISTRY_LOOK_MS  500   /* for rows that cannot be freed, and those after them */
 #define REGISTRY_LOOK_ODD 8     /* for longer, until a row is freed or so many are not */
-#define REGISTRY_ODD_MS   10000 /* a table that has some rests for so long */
+#define REGISTRY_ODD_MS   10000 /* how long a table with such rows rests */
 
 pgw_status pgw_table_register(pgw *h, const pgw_table *t)
 {
@@ -48,7 +48,7 @@ static pgw_status registry_read_gone(pgw *h, const pgw__rows *rows, void *ctx)
     (void)ctx;
     if (st != PGW_OK || pgw__rows_int(rows, 0, 0) != 0) return st;
     return pgw__pq_fail(h, PGW_ENOTFOUND, "this table is not registered",
-                        "pgw_tables_each() shows those that are");
+                        "pgw_tables_each() lists registered tables");
 }
 
 pgw_status pgw_table_unregister(pgw *h, const char *schema, const char *table)
@@ -120,7 +120,8 @@ typedef struct registry_entry {
     const char *key[PGW__KEY_COLUMNS];
 } registry_entry;
 
-/* The list outlives the answer it came from; the names are kept by a table that is no table. */
+/* The list outlives the answer that it came from; the names are held by a table without columns.
+ * */
 typedef struct registry {
     pgw_table *names;
     registry_entry *entries;
@@ -192,15 +193,16 @@ static pgw_status registry_read_owned(pgw *h, const pgw__rows *rows, void *ctx)
 
     (void)ctx;
     if (st != PGW_OK || pgw__rows_int(rows, 0, 0) != 0) return st;
-    return pgw__pq_fail(h, PGW_EPERM,
-                        "it, or a partition of it, has another owner than when it was registered: "
-                        "register it again if that one may have the reapers' rights, and give "
-                        "partitions the owner of the table",
-                        NULL);
+    return pgw__pq_fail(
+        h, PGW_EPERM,
+        "the owner of the table or of a partition has changed since it was registered: "
+        "register it again if the new owner may use the reapers' rights, and give "
+        "partitions the owner of the table",
+        NULL);
 }
 
-/* What is registered is a name. Somebody else may have made a table of that name since, with
- * triggers for which nobody has vouched. */
+/* Only the name is registered. Another owner may have created a table of that name since, with
+ * untrusted triggers. */
 static pgw_status registry_check_owner(pgw *h, const registry_entry *e)
 {
     const pgw__param params[] = {P_TEXT(e->spec.schema), P_TEXT(e->spec.table), P_END};
@@ -225,7 +227,8 @@ static pgw_status registry_lock(pgw *h, const pgw_table *t)
     st = pgw__table_call(h, "table_lock", &b, &call);
     if (st == PGW_EPERM && strcmp(pgw__pq_sqlstate(h), "42501") == 0)
         return pgw__pq_fail(
-            h, st, "this role may not lock it: GRANT SELECT, UPDATE, on the whole table", NULL);
+            h, st, "this role may not lock the table: GRANT SELECT, UPDATE on the whole table",
+            NULL);
     return st;
 }
 
@@ -236,9 +239,9 @@ typedef struct registry_odd {
     char error[600];
 } registry_odd;
 
-/* What goes on in one transaction. */
+/* The work of one transaction. */
 typedef struct registry_lot {
-    int rows, skip; /* so many rows, behind so many that cannot be freed */
+    int rows, skip; /* up to so many rows, after those that cannot be freed */
     int64_t found, freed;
     bool refused; /* it was the rows' turn when it failed */
     char key[200];
@@ -281,11 +284,11 @@ static pgw_status registry_free_one(pgw *h, const pgw_table *t, registry_lot *lo
         lot->freed = st == PGW_OK;
     }
     pgw_rows_free(rows);
-    return st == PGW_ELEASE ? PGW_OK : st; /* a trigger keeps it from being written */
+    return st == PGW_ELEASE ? PGW_OK : st; /* a trigger prevents the update */
 }
 
-/* The queues wait meanwhile, so who has the table under lock is not waited for long. A limit for
- * the lock alone: a large table without an index may take its time. */
+/* The queues wait meanwhile, so do not wait long for a locked table. The limit is for the lock
+ * alone: a large table without an index may take its time. */
 static pgw_status registry_reap_briefly(pgw *h, const registry_entry *e, const pgw_table *t,
                                         registry_lot *lot)
 {
@@ -332,10 +335,9 @@ static void registry_note(registry_odd *odd, registry_lot *lot, int64_t n, const
     lot->skip += (int)n;
 }
 
-/* Frees up to `batch` rows. One that cannot be freed must not keep the others from it: so lots that
- * fail get smaller until it stands alone, is passed over, and they grow again behind it. When the
- * time is up before any stood alone, they are taken one by one for as long again, so that each pass
- * gets somewhere. */
+/* Frees up to `batch` rows. A row that cannot be freed must not block others: a batch that fails
+ * is halved until the row is alone and is skipped; then batches grow again. If the time is up
+ * before that, rows are tried one by one for as long again, so that each pass makes progress. */
 static pgw_status registry_reap_rows(pgw *h, const registry_entry *e, const pgw_table *t, int batch,
                                      int64_t *freed, registry_odd *odd)
 {
@@ -349,8 +351,7 @@ static pgw_status registry_reap_rows(pgw *h, const registry_entry *e, const pgw_
         *freed += lot.freed;
         if (st == PGW_OK) {
             if (lot.freed < lot.found)
-                registry_note(odd, &lot, lot.found - lot.freed,
-                              "a trigger keeps it from being written");
+                registry_note(odd, &lot, lot.found - lot.freed, "a trigger prevents the update");
             more = lot.found == lot.rows && *freed < batch;
             if (one_by_one || lot.freed < lot.found)
                 more = more && pgw__deadline_left_ms(until) > 0;
@@ -386,8 +387,8 @@ static int64_t registry_rest(int64_t took_ms, const registry_odd *odd)
     return rest > least ? rest : least;
 }
 
-/* What is wrong with the table is noted, and told when it is news; what is wrong with the session
- * or with us is returned. */
+/* Faults of the table are stored, and logged when they are new. Faults of the session or the
+ * library are returned. */
 static pgw_status registry_reap(pgw *h, const registry_entry *e, int batch, int64_t *freed)
 {
     const int64_t began = pgw__clock_ms();
@@ -442,7 +443,7 @@ pgw_status pgw_tables_reap(pgw *h, int batch, int64_t *freed)
     st = pgw__check_int(h, "batch", batch, 1, PGW__BATCH_MAX);
     if (st == PGW_OK) st = pgw__check_unarmed(h, NULL);
     if (st == PGW_OK && pgw__pq_in_txn(h))
-        st = pgw__pq_reject(h, PGW_EMISUSE, "each table is a transaction of its own",
+        st = pgw__pq_reject(h, PGW_EMISUSE, "each table is processed in its own transaction",
                             "commit or roll back first");
     if (st == PGW_OK) st = pgw__pq_call(h, &call);
     for (int i = 0; st == PGW_OK && i < r.count && !pgw__pq_stopped(h); i++) {

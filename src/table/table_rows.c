@@ -1,5 +1,5 @@
-/* table_rows: rows of a caller's table in one block: the head, what belongs to each row, pointers
- * to the values, names and values. Two passes over the answer: the first adds up, the second
+/* table_rows: rows of a caller's table in one block: the head, the data of each row, pointers to
+ * the values, names and values. Two passes over the answer: the first adds up sizes, the second
  * copies. */
 #include <string.h>
 
@@ -18,7 +18,7 @@ struct pgw_rows {
     size_t count, key_count, columns_count;
     row_head *heads;
     const char **names;
-    const char **values; /* of each row: its key, then what was asked for */
+    const char **values; /* of each row: its key, then the requested columns */
 };
 
 /* ---- as expressions ---- */
@@ -133,7 +133,7 @@ pgw_status pgw__rows_read(pgw *h, const pgw__rows *answer, void *ctx)
 
     if (count == 0) return in->needed ? pgw__rows_none(h) : PGW_OUTCOME_EMPTY;
     if (in->most > 0 && count > in->most)
-        return pgw__ask_misfit(h, "the answer has more rows than were asked for");
+        return pgw__ask_misfit(h, "the answer has more rows than requested");
     made = table_rows_new(answer, in, in->skip + (in->leased ? 2 : 0));
     if (made == NULL) return pgw__pq_fail(h, PGW_ENOMEM, NULL, NULL);
     if (pgw__rows_misread(answer)) {
@@ -242,8 +242,8 @@ int pgw__keys_params(const pgw__keys *k, const pgw_table *t, pgw__param *params,
     return at;
 }
 
-/* A key that is named twice counts once: the others point to the first. What is twice is for the
- * collation of the column to say. */
+/* A key that is given twice counts once: the others point to the first. The column's collation
+ * decides what is equal. */
 void pgw__put_keys(pgw__buf *b, const pgw_table *t, int first, bool tokens)
 {
     const size_t n = t->key_count;

@@ -1,5 +1,5 @@
-/* table_text: the pieces that statements on a caller's table are made of. The table is always
- * called t; what is ours has a name that begins with pgw_, so that it meets no column. */
+/* table_text: the pieces of statements on a caller's table. The table is always called t. Names of
+ * the library begin with pgw_, so that they do not clash with columns. */
 #include <string.h>
 
 #include "base/name.h"
@@ -80,7 +80,7 @@ void pgw__put_cast(pgw__buf *b, int number, const pgw__column *column)
     pgw__put_type(b, column);
 }
 
-/* On lines of its own, so that a comment at its end takes nothing of ours with it. */
+/* On its own lines, so that a comment at its end does not hide what follows. */
 void pgw__put_fragment(pgw__buf *b, const char *before, const char *fragment, const char *after)
 {
     if (fragment == NULL) return;
@@ -162,7 +162,7 @@ void pgw__put_key_is(pgw__buf *b, const pgw_table *t, int first)
     }
 }
 
-/* The same expression stands in the index: see pgw__table_ddl(). */
+/* The index has the same expression: see pgw__table_ddl(). */
 void pgw__put_expiry(pgw__buf *b, const pgw_table *t)
 {
     pgw__buf_text(b, "COALESCE(");
@@ -170,10 +170,10 @@ void pgw__put_expiry(pgw__buf *b, const pgw_table *t)
     pgw__buf_text(b, ", '-infinity'::pg_catalog.timestamptz)");
 }
 
-/* Every change of hands draws a new token, so the one before is worth nothing. Its number grows: by
- * one, or to the microsecond of the server's clock where that is more, so that it grows for a row
- * which was deleted and inserted again, and needs no sequence. The nonce is random: after a
- * failover to a standby that lags behind a number may be given out twice, a token is not. */
+/* Every change of the holder draws a new token, which makes the old one stale. Its number grows by
+ * one, or to the microsecond of the server's clock if that is more. So it grows for a row that was
+ * deleted and inserted again, and needs no sequence. The nonce is random: after a failover to a
+ * lagging standby a number may repeat, but not a token. */
 void pgw__put_next_token(pgw__buf *b, const pgw_table *t)
 {
     pgw__buf_text(b, "(pg_catalog.lpad(pg_catalog.to_hex(GREATEST((EXTRACT(epoch FROM "
@@ -239,7 +239,7 @@ static void put_part(pgw__buf *b, int param, const char *part_and_type)
     pgw__buf_text(b, part_and_type);
 }
 
-/* Transaction numbers come back after 2^32: a version older than 2^30 proves nothing. */
+/* Transaction ids repeat after 2^32: a version older than 2^30 proves nothing. */
 void pgw__put_version_is(pgw__buf *b, const pgw_table *t, int param)
 {
     if (t->version != NULL) {
@@ -300,13 +300,12 @@ pgw_status pgw__table_call(pgw *h, const char *name, pgw__buf *b, const pgw__cal
     pgw_status st = (pgw_status)b->failed;
     pgw__call ours = *call;
 
-    ours.altered = "check your fragments; when the table was altered since pgw_table_open(), open "
+    ours.altered = "check your fragments; if the table was altered after pgw_table_open(), open "
                    "it again";
     if (st == PGW_ENOMEM) {
         st = pgw__pq_reject(h, st, NULL, NULL);
     } else if (st != PGW_OK) {
-        st = pgw__pq_reject(h, st, "the statement became longer than 1 MB",
-                            "pass values in `values`");
+        st = pgw__pq_reject(h, st, "the statement is longer than 1 MB", "pass values in `values`");
     } else {
         st = pgw__pq_text(h, name, pgw__buf_str(b), &ours);
     }

@@ -1,4 +1,4 @@
-/* table_write: optimistic writes: what was read is written only if nobody else wrote meanwhile. */
+/* table_write: optimistic writes: a row is written only if it did not change since it was read. */
 #include <stdio.h>
 #include <string.h>
 
@@ -77,14 +77,15 @@ static pgw_status write_read(pgw *h, const pgw__rows *rows, void *ctx)
         return PGW_OK;
     }
     if (pgw__rows_int(rows, 0, 1) == 0) return pgw__rows_none(h);
-    return pgw__pq_fail(h, PGW_ECONFLICT, "the row has another version: somebody else wrote first",
+    return pgw__pq_fail(h, PGW_ECONFLICT,
+                        "the row has another version: another session wrote it first",
                         "read the row again");
 }
 
 /* An operation id that is written with a row. */
 typedef struct write_op {
     unsigned char id[16];
-    const unsigned char *spent; /* NULL: the id is the caller's; else one of ours to be forgotten */
+    const unsigned char *spent; /* NULL: the id is the caller's; else an id to delete */
 } write_op;
 
 /* $1.. the values of cells, then those of the key, the version, the operation id and a spent one.
@@ -168,9 +169,9 @@ static pgw_status write_look(pgw *h, char *next, const pgw_table *t, const char 
     return st == PGW_ENOTFOUND ? PGW_OK : st;
 }
 
-/* Where triggers may write the row again, the next version is what they leave, seen in the same
- * transaction: behind it somebody else may have written. What is written at the commit is not seen.
- */
+/* If triggers may write the row again, the next version is what they leave, read in the same
+ * transaction: afterwards another session may have written. Changes by triggers at the commit are
+ * not seen. */
 static pgw_status write_and_look(pgw *h, char *next, const pgw_table *t,
                                  const pgw_table_update_opts *o)
 {
@@ -195,7 +196,7 @@ pgw_status pgw_table_update(pgw *h, const pgw_table *t, const pgw_table_update_o
     char given[PGW_ROW_VERSION_SIZE];
     pgw_status st = pgw__check_opts(h, "opts", &o, sizeof(o), opts);
 
-    if (next != NULL && o.version == next) { /* told by the write before */
+    if (next != NULL && o.version == next) { /* returned by the last write */
         memcpy(given, next, sizeof(given));
         o.version = given;
     }
@@ -205,7 +206,7 @@ pgw_status pgw_table_update(pgw *h, const pgw_table *t, const pgw_table_update_o
     if (st == PGW_OK) st = pgw__check_given(h, "opts->version", o.version);
     if (st == PGW_OK && *o.version == '\0')
         st = pgw__pq_refuse(h, "opts->version", o.version,
-                            "one that was returned: read the row again");
+                            "a version that was returned: read the row again");
     if (st == PGW_OK) st = pgw__check_given(h, "opts->cells", o.cells);
     if (st == PGW_OK)
         st = pgw__check_count(h, "opts->cells_count", o.cells_count, 1, PGW__VALUES_MAX);
@@ -222,11 +223,11 @@ struct pgw_edit {
     pgw *h;
     const pgw_table *t;
     const pgw_rows *rows;
-    pgw_cell cells[PGW__VALUES_MAX]; /* columns are the caller's or the table's, values are ours */
+    pgw_cell cells[PGW__VALUES_MAX]; /* the edit owns the values, not the columns */
     size_t n;
 };
 
-/* Where a column stands among those that were set; edit->n: it was not. */
+/* The place of a column among those that were set; edit->n: not set. */
 static size_t edit_find(const pgw_edit *edit, const char *column)
 {
     size_t i = 0;
@@ -276,7 +277,7 @@ pgw_status pgw_edit_set(pgw_edit *edit, const char *column, const char *value)
     return PGW_OK;
 }
 
-/* Forgets what was set to what is there already. */
+/* Drops columns that were set to their present value. */
 static void edit_trim(pgw_edit *edit)
 {
     size_t kept = 0;
@@ -306,10 +307,10 @@ typedef struct process {
     pgw_edit_fn *fn;
     void *arg;
     pgw_table_process_opts o;
-    const write_op *op; /* NULL: none can be kept */
-    bool unknown;       /* a try may have been applied, and may still be */
-    bool written;       /* the last try wrote */
-    bool refused;       /* the last try was ended by fn, whose status means what fn says */
+    const write_op *op;              /* NULL: none can be kept */
+    bool unknown;                    /* a try may have been applied, and may still be */
+    bool written;                    /* the last try wrote */
+    bool refused;                    /* fn ended the last try, and its status means what fn says */
     char kept[PGW_ROW_VERSION_SIZE]; /* the version for which the last try could not write, or "" */
 } process;
 
@@ -318,7 +319,7 @@ static pgw_status process_applied(process *p, bool *applied)
     const pgw__param params[] = {P_UUID(p->op->id), P_END};
 
     *applied = false;
-    /* it locks what it finds, and counts only when that is confirmed like any other write */
+    /* it locks the rows that it finds, and counts only when confirmed like any other write */
     return pgw__ask_flag(p->h, applied, PGW__SQL_TABLE_APPLIED, params, PGW__WRITES);
 }
 
@@ -335,18 +336,19 @@ static bool process_same(const char *a, const char *b)
     }
 }
 
-/* Who writes changes the version. So when the row cannot be written twice in a row, and had the
- * same version both times, nobody did. A snapshot that stays does not deceive: what others wrote
- * since is an error of the server's then (40001). */
+/* Every write changes the version. If two tries in a row fail with the same version, no other
+ * session wrote in between. An old snapshot does not mislead: writes of others since then are an
+ * error of the server (40001). */
 static pgw_status process_conflict(process *p, const char *before, const char *version)
 {
     if (pgw__pq_sqlstate(p->h)[0] != '\0') return PGW_ECONFLICT;
     snprintf(p->kept, sizeof(p->kept), "%s", version);
     if (!process_same(before, version)) return PGW_ECONFLICT;
-    return pgw__pq_fail(p->h, PGW_EPERM,
-                        "nobody else wrote the row, but a trigger or a policy of the table keeps "
-                        "it from being written",
-                        "see the table's triggers BEFORE UPDATE, and its policies for UPDATE");
+    return pgw__pq_fail(
+        p->h, PGW_EPERM,
+        "no other session wrote the row, but a trigger or a policy of the table keeps "
+        "it from being written",
+        "see the table's triggers BEFORE UPDATE, and its policies for UPDATE");
 }
 
 static pgw_status process_write(process *p, const pgw_rows *rows, const pgw_edit *edit)
@@ -368,10 +370,10 @@ static pgw_status process_try(process *p)
     memcpy(before, p->kept, sizeof(before));
     p->kept[0] = '\0';
     if (st != PGW_OK) return st;
-    if (pgw_rows_version(rows, 0) == NULL) { /* it fits none, whoever writes */
+    if (pgw_rows_version(rows, 0) == NULL) { /* a NULL version never matches */
         pgw_rows_free(rows);
         return pgw__pq_fail(p->h, PGW_EINVAL,
-                            "the row's version is NULL: the table was altered since it was opened",
+                            "the row's version is NULL: the table was altered after it was opened",
                             "UPDATE what is NULL, then ALTER TABLE ... ALTER COLUMN ... SET NOT "
                             "NULL");
     }
@@ -425,18 +427,18 @@ static bool process_again(const process *p, pgw_status st, bool in_txn)
     if (in_txn) return false;
     if (st == PGW_ERETRY) return true;
     if (p->op == NULL) return false;
-    /* the caller's connection does not come back */
+    /* the caller's connection does not reconnect */
     return st == PGW_EUNKNOWN || (p->unknown && st == PGW_ECONN && !pgw__pq_attached(p->h));
 }
 
-/* No error may say that nothing was applied when an earlier try may have been, or may yet be; not
- * even that of fn, which perhaps refused because it saw what that try had written. */
+/* No error may say "not applied" if an earlier try may have been applied, or may be applied later;
+ * not even an error of fn, which may have refused because it saw the write of that try. */
 static pgw_status process_end(const process *p, pgw_status st)
 {
-    char message[1100]; /* a whole diagnostics more: what is too long is cut where it is kept */
+    char message[1100]; /* holds whole diagnostics; too long text is cut when it is stored */
 
     if (!p->unknown || st >= PGW_OK) return st;
-    snprintf(message, sizeof(message), "a try may have been applied, and this came after it: %s",
+    snprintf(message, sizeof(message), "a try may have been applied, then a later one failed: %s",
              pgw__pq_error_message(p->h));
     return pgw__pq_fail(p->h, PGW_EUNKNOWN, message,
                         p->o.op != NULL ? "call again with the same operation id"
@@ -457,8 +459,8 @@ static pgw_status process_run(process *p)
         if (!process_again(p, st, in_txn)) return process_end(p, st);
         if (tries == p->o.tries) {
             if (p->unknown || st == PGW_EUNKNOWN) return process_end(p, st);
-            snprintf(message, sizeof(message), "given up after %d tries: others wrote each time",
-                     tries);
+            snprintf(message, sizeof(message),
+                     "gave up after %d tries: another session wrote each time", tries);
             return pgw__pq_fail(p->h, PGW_ECONFLICT, message, "allow more tries, or lock the row");
         }
         st = pgw__pq_wait(p->h, pgw__backoff_next_ms(&pause), -1);
@@ -486,7 +488,7 @@ static pgw_status process_check(process *p, write_op *op, const char *names[PGW_
             if (p->t->columns[c].readable) names[p->o.columns_count++] = p->t->columns[c].name;
     }
     if (p->o.op != NULL && p->t->home == NULL)
-        return pgw__pq_reject(p->h, PGW_ESCHEMA, "there is nowhere to keep an operation id",
+        return pgw__pq_reject(p->h, PGW_ESCHEMA, "the schema cannot store an operation id",
                               "run `pgwork migrate`, and grant the role pgwork_worker or "
                               "pgwork_producer");
     if (p->t->home == NULL) return PGW_OK;

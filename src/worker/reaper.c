@@ -1,9 +1,7 @@
 /* reaper: the loop around pgw_reaper_tick(), in the shape of a PostgreSQL background worker.
- *
- * Policy lives in the tick, which says when to come back; the loop ticks, waits on what can wake it
- * (the server's socket, the stop, a reload), and survives what can be survived. It keeps nothing
- * that a restart would lose, so its first ticks are the recovery pass, and any number of reapers
- * may run. */
+ * Policy lives in the tick, which returns when to come back. The loop ticks, waits for events (the
+ * server's socket, the stop, a reload), and survives what it can. It has no state that a restart
+ * would lose, so its first ticks are the recovery pass, and any number of reapers may run. */
 #include <stdatomic.h>
 #include <stdio.h>
 
@@ -19,7 +17,7 @@
 
 #define REAPER_ROOM      "reaper"
 #define REAPER_ROWS_MAX  10000
-#define REAPER_TABLES_MS 1000 /* between looks at the users' tables */
+#define REAPER_TABLES_MS 1000 /* time between passes over the users' tables */
 #define REAPER_STUCK_MS  10   /* there is more to do, and another reaper is at it */
 
 struct pgw_reaper {
@@ -152,7 +150,7 @@ static pgw_status reaper_heed_reload(pgw_reaper *r)
     return PGW_OK;
 }
 
-/* A stop is no failure; a cancel that nobody here has asked for is one. */
+/* A stop is not a failure; a cancel that this process did not request is one. */
 static bool reaper_failed(const pgw_reaper *r, pgw_status st)
 {
     return st < 0 && (st != PGW_ECANCELED || pgw_stop_count(r->stop) == 0);
@@ -179,9 +177,9 @@ static int64_t reaper_work(const pgw_reap_stats *s)
     return s->reaped + s->died + s->promoted + s->pruned;
 }
 
-/* Rows of the users' tables. There is no hurry: a claim takes what has expired without us. A schema
- * that is older than these tables, a role that may not see them, or a list of them that cannot be
- * read leaves the queues served. */
+/* Rows of the users' tables. Not urgent: a claim takes expired rows without a reaper. A schema
+ * without these tables, a role that may not read them, or an unreadable list of them does not keep
+ * the queues from being served. */
 static pgw_status reaper_tables(pgw_reaper *r)
 {
     int64_t freed = 0, batch = pgw__conf_int(r->conf, "reaper.batch");
@@ -195,7 +193,7 @@ static pgw_status reaper_tables(pgw_reaper *r)
     return st == PGW_ESCHEMA || st == PGW_EPERM || st == PGW_EPROTO ? PGW_OK : st;
 }
 
-/* One tick. *wait_ms says when to come back. */
+/* One tick. *wait_ms: when to come back. */
 static pgw_status reaper_tick(pgw_reaper *r, int64_t *wait_ms)
 {
     const int64_t before = reaper_work(&r->stats);
@@ -218,7 +216,7 @@ static pgw_status reaper_tick(pgw_reaper *r, int64_t *wait_ms)
     r->told = (pgw__log_told){0};
     if (!r->ready)
         PGW__LOG(pgw__conf_log(r->conf), PGW_LOG_INFO, REAPER_ROOM,
-                 "ready; first pass took back %lld jobs",
+                 "ready; the first pass requeued %lld jobs",
                  (long long)(r->stats.reaped + r->stats.died));
     r->ready = true;
     if (*wait_ms == 0 && reaper_work(&r->stats) == before) *wait_ms = REAPER_STUCK_MS;

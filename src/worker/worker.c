@@ -13,19 +13,22 @@
 #include "queue/job.h"
 #include "worker/worker_flush.h"
 #include "worker/worker_heartbeat.h"
+#include "worker/worker_kind.h"
 #include "worker/worker_pool.h"
 #include "worker/worker_why.h"
 
 #define WORKER_QUEUES_MAX      64
 #define WORKER_LOCK_MS         2000 /* as long at most as a locked row may hold up all the rest */
 #define WORKER_COMPONENT       "worker"
-#define WORKER_PACE_US         50000 /* of work are claimed ahead, as the last look at it has it ... */
-#define WORKER_PACE_EACH_US    10000 /* ... which is at least so long ago */
+#define WORKER_PACE_US         50000 /* ms of work to prefetch, by the last measurement ... */
+#define WORKER_PACE_EACH_US    10000 /* ... which is at least this old */
 #define WORKER_STALE_MS        1000  /* all handlers are busy for so long: others may be idle */
 #define WORKER_REGISTER_MIN_MS 1000  /* before it tries again to register as a waiter */
 #define WORKER_REGISTER_MAX_MS 60000
 
-/* ---- birth and death ---- */
+/* ---- birth and death ----
+ *
+ *  */
 
 /* The program's callback hears one thread at a time. */
 static void worker_log(pgw_log_level level, const char *component, const char *message, void *arg)
@@ -42,9 +45,9 @@ static void worker_read_conf(pgw_worker *w)
     const pgw_conf *c = w->given.conf;
 
     w->given.concurrency = (int)pgw__conf_int(c, "worker.concurrency");
-    w->given.batch = w->given.batch_fn != NULL ? (int)pgw__conf_int(c, "worker.batch") : 1;
+    w->given.batch = w->given.rest.batch_fn != NULL ? (int)pgw__conf_int(c, "worker.batch") : 1;
     w->given.prefetch = (int)pgw__conf_int(c, "worker.prefetch");
-    /* with a thread for all, nobody extends what would wait for a handler */
+    /* with one thread for all, nothing would extend a job that waits for a handler */
     if (w->given.prefetch < 0 && w->given.concurrency == 0) w->given.prefetch = 0;
     w->given.flush_jobs = (int)pgw__conf_int(c, "worker.flush_jobs");
     w->given.flush_ms = pgw__conf_int(c, "worker.flush_ms");
@@ -66,8 +69,8 @@ static void worker_read_conf(pgw_worker *w)
     pgw__backoff_init(&w->loop.registering, WORKER_REGISTER_MIN_MS, WORKER_REGISTER_MAX_MS);
 }
 
-/* It is held for some dozens of instructions, twice for each job: who waits for it had better spin
- * for a moment than go to sleep, where the C library can. */
+/* It is held for some dozens of instructions, twice per job: a thread that waits for it should
+ * spin for a moment before it sleeps, if the C library supports that. */
 static bool worker_init_lock(pthread_mutex_t *lock)
 {
     pthread_mutexattr_t attr;
@@ -111,13 +114,13 @@ static bool worker_allocate(pgw_worker *w, const char *const *queues, size_t n)
            pgw__wake_open(&w->shared.wake);
 }
 
-/* Takes over what is given, by a program that may know fewer fields. */
+/* Copies the caller's struct, which may have fewer fields. */
 static bool worker_take_spec(pgw_worker_spec *mine, const pgw_worker_spec *given)
 {
     if (given == NULL || !pgw__size_is_whole(given->struct_size)) return false;
     if (given->struct_size > sizeof(*mine)) return false;
     memcpy(mine, given, given->struct_size);
-    if ((mine->handler == NULL) == (mine->batch_handler == NULL)) return false;
+    if (mine->handler != NULL && mine->batch_handler != NULL) return false;
     if (mine->queues == NULL || mine->queues_count < 1 || mine->queues_count > WORKER_QUEUES_MAX)
         return false;
     for (size_t i = 0; i < mine->queues_count; i++)
@@ -138,9 +141,7 @@ pgw_status pgw_worker_new(const pgw_conf *conf, const pgw_worker_spec *spec, pgw
     if (w == NULL) return PGW_ENOMEM;
     w->shared.owners = 1;
     w->shared.wake = w->extension.wake = (pgw__wake)PGW__WAKE_INIT;
-    w->given.fn = mine.handler;
-    w->given.batch_fn = mine.batch_handler;
-    w->given.arg = mine.arg;
+    pgw__kind_init_rest(w, &mine);
     w->given.conf = pgw__conf_copy(conf);
     if (w->given.conf == NULL || !worker_init_locks(w)) {
         pgw_conf_free(w->given.conf);
@@ -206,11 +207,13 @@ pgw_status pgw_worker_get_stats(const pgw_worker *w, pgw_worker_stats *stats)
     return PGW_OK;
 }
 
-/* ---- trouble ---- */
+/* ---- trouble ----
+ *
+ *  */
 
-/* What a failed call means for the loop: wait before the next one, or give up. Who has given up
- * still has handlers to wait for, and their results to tell, and so calls again as well; but the
- * error stays that which ends the worker. */
+/* What a failed call means for the loop: wait before the next one, or give up. A worker that gave
+ * up still waits for handlers and reports their results, so it also pauses between calls; but the
+ * error that ends it stays the first one. */
 static void worker_trouble(pgw_worker *w, pgw_status st, const char *diagnostics)
 {
     int64_t pause;
@@ -263,13 +266,13 @@ static void worker_connected(pgw_worker *w)
     w->loop.epoch = epoch;
     w->loop.registered = false;
     w->loop.poll_only_until = w->given.notify ? 0 : INT64_MAX;
-    w->loop.claim_at = 0; /* what was announced meanwhile went unheard */
+    w->loop.claim_at = 0; /* notifications were missed meanwhile */
     atomic_fetch_add(&w->n.reconnects, 1);
     PGW__LOG(&w->given.log, PGW_LOG_INFO, WORKER_COMPONENT, "connected again");
     pgw__worker_heartbeat_retry(w);
 }
 
-/* A call went well: a new session alone is no proof, its server may be read-only. */
+/* A call succeeded. A new session alone is not a proof: its server may be read-only. */
 static void worker_well(pgw_worker *w)
 {
     worker_untrouble(w);
@@ -281,8 +284,9 @@ static void worker_well(pgw_worker *w)
  * Before it sleeps, a worker listens, registers as a waiter and claims once more: from then on an
  * enqueue wakes it up. Jobs that were enqueued before and are committed later are neither seen nor
  * announced, so a few claims follow, at growing intervals. The worker unregisters when it wants no
- * more jobs, so that others are woken up; when the calling thread runs the handlers; and when a job
- * comes from a queue that may not have existed when it registered, or that nobody announced. */
+ * more jobs, so that others are woken up, and when the calling thread runs the handlers. It
+ * registers again when a job comes from a queue that may be newer than the registration, or that
+ * was not announced. */
 
 typedef struct worker_ctx {
     pgw_worker *w;
@@ -304,8 +308,8 @@ static pgw_status worker_waiter_call(pgw_worker *w, pgw__sql sql, pgw__reader *r
     return pgw__pq_call(w->loop.h, &call);
 }
 
-/* A queue need not be there before its first job; but a name may be wrong, and nothing else would
- * ever tell. */
+/* A queue may be missing before its first job. But the name may be wrong, and nothing else would
+ * show that. */
 static pgw_status worker_read_absent(pgw *h, const pgw__rows *rows, void *ctx)
 {
     pgw_worker *w = ((const worker_ctx *)ctx)->w;
@@ -319,7 +323,7 @@ static pgw_status worker_read_absent(pgw *h, const pgw__rows *rows, void *ctx)
         if (queue != NULL)
             PGW__LOG(
                 &w->given.log, PGW_LOG_WARN, WORKER_COMPONENT,
-                "there is no queue \"%s\" yet: its first job makes it; names are case-sensitive",
+                "there is no queue \"%s\" yet: its first job creates it; names are case-sensitive",
                 queue);
     }
     w->loop.told_absent = true;
@@ -332,7 +336,7 @@ static bool worker_passes(pgw_status st)
     return st == PGW_ECONN || st == PGW_EUNKNOWN || st == PGW_ECANCELED || st == PGW_ETIMEDOUT;
 }
 
-/* A worker that does not register has to ask. An error of the server here is no reason to end. */
+/* A worker that is not registered polls. An error of the server here does not end the worker. */
 static void worker_ask_absent(pgw_worker *w)
 {
     const pgw__param params[] = {P_ARRAY(TEXT, w->given.queues, w->given.queues_count), P_END};
@@ -354,8 +358,8 @@ static void worker_ask_absent(pgw_worker *w)
     }
 }
 
-/* Behind a pooler no session of this one can be woken up. Any other error may pass, such as a
- * server that is out of locks. Until the worker is registered, an enqueue wakes up nobody. */
+/* Behind a pooler no session of this worker can be woken up. Other errors may pass, such as a
+ * server without free locks. Until the worker is registered, an enqueue does not wake it up. */
 static void worker_register_failed(pgw_worker *w, pgw_status st)
 {
     const int64_t pause = pgw__backoff_next_ms(&w->loop.registering);
@@ -365,7 +369,7 @@ static void worker_register_failed(pgw_worker *w, pgw_status st)
     if (st == PGW_EPOOLED) {
         w->loop.poll_only_until = INT64_MAX;
         PGW__LOG(&w->given.log, PGW_LOG_INFO, WORKER_COMPONENT,
-                 "no notifications here, polling: %s", pgw_error_message(w->loop.h));
+                 "no notifications on this connection, polling: %s", pgw_error_message(w->loop.h));
         return;
     }
     w->loop.poll_only_until = pgw__clock_ms() + pause;
@@ -400,15 +404,17 @@ static void worker_register(pgw_worker *w)
 static void worker_unregister(pgw_worker *w)
 {
     w->loop.registered = w->loop.fell_short = false;
-    w->loop.claim_at = 0; /* from now on nobody calls */
+    w->loop.claim_at = 0; /* from now on there are no notifications */
     if (worker_waiter_call(w, PGW__SQL_JOB_AWAKE, NULL) == PGW_OK) return;
     worker_call_failed(w, pgw_error_status(w->loop.h));
     pgw__pq_drop(w->loop.h); /* or it would be registered for as long as the session lives */
 }
 
-/* ---- claiming ---- */
+/* ---- claiming ----
+ *
+ *  */
 
-/* Registered: somebody will wake us up. Claim now and then all the same. */
+/* Registered: notifications wake the worker up. It still claims now and then. */
 static void worker_await_wakeup(pgw_worker *w)
 {
     const int64_t jitter = (int64_t)(pgw__random_u64() % (uint64_t)(w->given.poll_ms / 4 + 1));
@@ -424,7 +430,8 @@ static void worker_rest(pgw_worker *w)
     atomic_fetch_add(&w->n.empty_claims, 1);
     w->loop.fell_short = false;
     pthread_mutex_lock(&w->lock);
-    w->loop.found_none = w->shared.ready.count + w->shared.running + w->shared.done.count == 0;
+    w->loop.found_none = w->shared.ready.count + w->shared.running + w->shared.done.count == 0 &&
+                         !pgw__kind_expects(w, pgw__clock_us());
     pthread_mutex_unlock(&w->lock);
     if (w->loop.registered) {
         worker_await_wakeup(w);
@@ -451,8 +458,8 @@ static void worker_found_none(pgw_worker *w)
     if (!w->loop.down && (!w->given.drain || w->loop.taken == 0)) pgw__worker_tell_why(w);
 }
 
-/* Did a job come from a queue that none came from before? It may have been made since we
- * registered. */
+/* Whether a job came from a queue that had given none before. The queue may be newer than the
+ * registration. */
 static bool worker_meets_queue(pgw_worker *w, const pgw_batch *batch)
 {
     const uint64_t before = w->loop.seen;
@@ -471,8 +478,8 @@ static void worker_found(pgw_worker *w, pgw__claim *claim)
     const size_t n = pgw_batch_count(claim->batch);
     const bool newcomer = worker_meets_queue(w, claim->batch);
     const bool alone = pgw__batch_quarantined(claim->batch); /* there may be more to claim */
-    /* A late claim found what nobody announced: perhaps the registration names a queue that was
-     * dropped, and made again. */
+    /* A late claim found a job that was not announced: perhaps a queue was dropped and created
+     * again since the registration. */
     const bool unheard = !w->loop.woken && w->loop.recheck_ms > w->given.poll_ms / 2;
     pgw_status st;
 
@@ -505,7 +512,7 @@ static void worker_tell_ready(pgw_worker *w)
     if (w->given.on_ready != NULL) w->given.on_ready(w->given.ready_arg);
 }
 
-/* A damaged row, or somebody's trigger, must not keep the worker from all its other jobs. */
+/* A damaged row, or a trigger that fails, must not keep the worker from all other jobs. */
 static void worker_set_aside(pgw_worker *w)
 {
     const pgw__param params[] = {P_ARRAY(TEXT, w->given.queues, w->given.queues_count), P_END};
@@ -514,7 +521,7 @@ static void worker_set_aside(pgw_worker *w)
     const pgw_status st = pgw__pq_call(w->loop.h, &call);
 
     PGW__LOG(&w->given.log, PGW_LOG_WARN, WORKER_COMPONENT, "%s",
-             st == PGW_OK ? "looked for ready jobs that cannot be claimed, to put them aside: see "
+             st == PGW_OK ? "checked for ready jobs that cannot be claimed: see "
                             "the view pgwork.stuck_jobs"
                           : pgw_error_message(w->loop.h));
 }
@@ -554,7 +561,9 @@ static void worker_exchange(pgw_worker *w, const pgw__worker_plan *plan)
     w->loop.woken = false;
 }
 
-/* ---- the loop ---- */
+/* ---- the loop ----
+ *
+ *  */
 
 /* Waits on the server's socket, the handlers, and the stop; the connection's death ends it, too. */
 static void worker_wait(pgw_worker *w, int64_t wait_ms)
@@ -599,7 +608,7 @@ static void worker_heed_stop(pgw_worker *w)
 
     if (stops == w->loop.stops) return;
     PGW__LOG(&w->given.log, PGW_LOG_INFO, WORKER_COMPONENT,
-             stops == 1 ? "stopping: finishing what runs" : "stopping now");
+             stops == 1 ? "stopping: finishing running jobs" : "stopping now");
     w->loop.stops = stops;
     if (stops < 2)
         pgw__pq_heed_stop(w->loop.h);
@@ -656,6 +665,7 @@ static pgw__worker_plan worker_plan(pgw_worker *w)
     v->now = now_us / 1000;
     v->left = w->given.max_jobs > 0 ? w->given.max_jobs - w->loop.taken : INT64_MAX;
     pgw__worker_sort_out(w);
+    pgw__worker_give_up_waiting(w, v->now);
     w->loop.hurries = w->loop.stops > 0 || v->left <= 0 || (w->given.drain && w->loop.found_none);
     if (w->loop.stops < 2 || v->now < w->loop.end_at)
         pgw__result_resume(w, v->now, w->loop.hurries);
@@ -678,7 +688,7 @@ static pgw__worker_plan worker_plan(pgw_worker *w)
     v->drain = w->given.drain;
     plan = pgw__worker_plan_next(v);
     v->rush = plan.rush;
-    if (plan.release && !plan.end) pgw__worker_release_ready(w);
+    if (plan.release && !plan.end) pgw__worker_release_ready(w, NULL);
     w->shared.waits =
         !(plan.end || plan.release || plan.extend || plan.flush || plan.claim > 0 || plan.run);
     pthread_mutex_unlock(&w->lock);
@@ -687,9 +697,9 @@ static pgw__worker_plan worker_plan(pgw_worker *w)
 
 /* ---- where connections are short ----
  *
- * Workers that hold one session each while they wait for the other would wait for each other for
- * ever, after a restart of the server, say. So the one that is there goes: the main loop's when it
- * has nothing left to report, the heartbeat's when no job needs it now. */
+ * Workers that hold one session each while they wait for a second would wait for each other
+ * forever, for example after a restart of the server. So a worker closes the one it has: the main
+ * loop's when there is nothing to report, the heartbeat's when no job needs it. */
 
 static bool worker_uses(const pgw_worker *w)
 {
@@ -821,7 +831,7 @@ static pgw_status worker_open_ears(pgw_worker *w)
     if (st >= 0) return PGW_OK;
     if (!worker_passes(st)) {
         PGW__LOG(&w->given.log, PGW_LOG_INFO, WORKER_COMPONENT,
-                 "cancelled jobs are not announced here: %s", pgw_error_message(w->heartbeat.h));
+                 "no notifications about cancelled jobs: %s", pgw_error_message(w->heartbeat.h));
         return PGW_OK;
     }
     worker_failed_on(w, w->heartbeat.h, st);
@@ -845,8 +855,8 @@ static pgw_status worker_open_both(pgw_worker *w)
     return st;
 }
 
-/* Before the first claim: a worker that cannot have the heartbeat's connection would lose what
- * outlasts a lease. */
+/* Before the first claim: without a connection for the heartbeat a worker would lose jobs that
+ * outlast their lease. */
 static pgw_status worker_open_all(pgw_worker *w)
 {
     struct pollfd stop = {pgw_stop_fd(w->loop.stop), POLLIN, 0};
@@ -901,6 +911,11 @@ pgw_status pgw_worker_run(pgw_worker *w, pgw_stop *stop)
     pthread_mutex_unlock(&w->lock);
     if (!all_left) return PGW_EMISUSE;
     worker_reset(w, stop);
+    if (!pgw__kind_any(w)) {
+        snprintf(w->loop.error, sizeof(w->loop.error),
+                 "the worker has no handler: give one to pgw_worker_new() or pgw_worker_handle()");
+        return PGW_EMISUSE;
+    }
     if (pgw_stop_count(stop) > 0) return PGW_OK;
     st = worker_open_all(w);
     if (st < 0) return st == PGW_ECANCELED ? PGW_OK : st;
@@ -917,8 +932,8 @@ pgw_status pgw_worker_run(pgw_worker *w, pgw_stop *stop)
     w->loop.h = NULL;
     w->loop.stop = NULL;
     if (all_left) return w->loop.fatal;
-    /* that goes before a fatal error, whose diagnostics was logged: the caller must not free what
-     * they use */
+    /* logged before a fatal error, whose diagnostics were logged: the caller must not free what
+     * the handlers use */
     snprintf(w->loop.error, sizeof(w->loop.error),
              "handlers did not return within %lld ms of the second stop",
              (long long)w->given.stop_ms);

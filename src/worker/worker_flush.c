@@ -1,9 +1,7 @@
-/* worker_flush: results are told to the server in as few calls as their outcomes allow.
- *
- * A call whose answer was lost is simply made again: the token decides. One result that the server
- * refuses (an output that is no JSON, a trigger of somebody's) must not hold up the others: its
- * group is halved until it stands alone and rests, and after a few times it is failed with the
- * server's own words. */
+/* worker_flush: reports results in as few calls as their outcomes allow. A call whose answer was
+ * lost is repeated: the token decides. One result that the server refuses (output that is not
+ * JSON, a trigger that fails) must not block the others: its group is halved until the result is
+ * alone and rests. After a few tries the job is failed with the server's message. */
 #include "worker/worker_flush.h"
 
 #include <stdio.h>
@@ -18,14 +16,14 @@
 #define FLUSH_MAX     10000 /* of one call */
 #define FLUSH_TRIES   3     /* of a report that the server answers with an error */
 #define FLUSH_DOUBLED 8     /* times that it gets twice as long as before */
-#define FLUSH_VAIN    3     /* rows one after another that somebody has locked, and the like */
-#define FLUSH_REFUSED 16    /* one after another: then it is none of theirs */
+#define FLUSH_VAIN    3     /* locked rows and similar failures, one after another */
+#define FLUSH_REFUSED 16    /* one after another: then the jobs are not the cause */
 
 bool pgw__worker_flush_init(pgw_worker *w)
 {
     const int ahead = w->given.prefetch < 0 ? PGW__AHEAD_MAX : w->given.prefetch;
     const int held = ahead + w->given.batch * pgw__worker_handlers(w);
-    const int most = 2 * held; /* what was held when the last call was sent, and came with it */
+    const int most = 2 * held; /* held when the last call was sent, and reported with it */
     const int size = most > w->given.flush_jobs ? most : w->given.flush_jobs;
 
     w->flush.max = (size_t)(size < FLUSH_MAX ? size : FLUSH_MAX);
@@ -44,8 +42,8 @@ static int flush_order_text(const char *a, const char *b)
     return strcmp(a, b);
 }
 
-/* By what one call has in common: queue, verb and its arguments. What failed before goes apart from
- * what did not, for it may fail again. */
+/* Sorts by what one call has in common: queue, verb and its arguments. Results that failed before
+ * go apart, because they may fail again. */
 static int flush_order_group(const pgw_task *a, const pgw_task *b)
 {
     int order;
@@ -79,8 +77,8 @@ static int flush_compare(const void *x, const void *y)
     return pgw__worker_order(*(pgw_task *const *)x, *(pgw_task *const *)y);
 }
 
-/* Mostly they are in order, as they were claimed and done: to sort a thousand all the same was an
- * eighth of what the runtime computes for them. */
+/* Usually they are in order, as claimed and finished. Sorting a thousand regardless was an eighth
+ * of the CPU time of the runtime. */
 static void flush_sort(pgw_task **tasks, size_t n)
 {
     for (size_t i = 1; i < n; i++) {
@@ -120,8 +118,8 @@ static void flush_name(pgw_worker *w, size_t from, size_t n)
     for (i = from; i < from + n; i++) w->flush.refs[i] = w->flush.out[i]->ref;
 }
 
-/* Was a job of this group lost, and claimed again by this very worker, before its first result was
- * told? */
+/* Whether a job of this group was lost, and claimed again by this worker, before its first result
+ * was reported. */
 static bool flush_has_twins(pgw_worker *w, size_t from, size_t n)
 {
     pgw_ref *refs = w->flush.refs + from;
@@ -134,8 +132,8 @@ static bool flush_has_twins(pgw_worker *w, size_t from, size_t n)
     return !flush_ascends(refs, n);
 }
 
-/* How many from there on are for one call, which must not name a job twice: it is told which jobs
- * were refused, and not of which claim. */
+/* How many from there on fit into one call. It must not name a job twice, because the answer names
+ * refused jobs, not their claim. */
 static size_t flush_group_size(pgw_worker *w, size_t from, size_t end)
 {
     pgw_task **tasks = w->flush.out + from;
@@ -167,7 +165,7 @@ static int64_t flush_limit_ms(const pgw_worker *w, size_t from, size_t n)
     return ms < w->given.call_ms ? ms : w->given.call_ms;
 }
 
-/* While the worker is to end, all that it still has to tell shares the time that is left. */
+/* While the worker ends, all results share the remaining time. */
 static pgw_status flush_limit(pgw_worker *w, size_t from, size_t n)
 {
     int64_t left_ms;
@@ -190,6 +188,7 @@ static pgw_status flush_send(pgw_worker *w, size_t from, size_t n)
     pgw_ref *refs = w->flush.refs + from;
     pgw_complete_opts complete = PGW_COMPLETE_OPTS_INIT;
     pgw_snooze_opts snooze = PGW_SNOOZE_OPTS_INIT;
+    pgw_hold_opts hold = PGW_HOLD_OPTS_INIT;
     pgw_fail_opts fail = PGW_FAIL_OPTS_INIT;
     const int64_t delay_ms = t->delay_ms;
 
@@ -198,14 +197,19 @@ static pgw_status flush_send(pgw_worker *w, size_t from, size_t n)
         if (t->output != NULL) complete.outputs = w->flush.outputs + from;
         return pgw_complete(w->loop.h, queue, refs, n, &complete);
     case PGW_VERDICT_SNOOZE:
+    case PGW_VERDICT_HOLD:
         if (delay_ms >= 0)
-            snooze.delay_ms = delay_ms < PGW__DELAY_MAX_MS ? delay_ms : PGW__DELAY_MAX_MS;
+            hold.for_ms = delay_ms < PGW__DELAY_MAX_MS ? delay_ms : PGW__DELAY_MAX_MS;
+        snooze.delay_ms = hold.for_ms;
+        hold.reason = t->error;
+        if (t->verdict == PGW_VERDICT_HOLD && hold.for_ms > 0)
+            return pgw_hold(w->loop.h, queue, refs, n, &hold);
         return pgw_snooze(w->loop.h, queue, refs, n, &snooze);
     case PGW_VERDICT_RELEASE: return pgw_release(w->loop.h, queue, refs, n);
     case PGW_VERDICT_RETRY:
     case PGW_VERDICT_DEAD:
-    case PGW_VERDICT_SETTLED: /* never comes here */
-    default:                  /* no verdict of ours: a failure */
+    case PGW_VERDICT_SETTLED: /* never reached */
+    default:                  /* not a verdict: a failure */
         fail.error = t->error;
         if (delay_ms >= 0)
             fail.retry_ms = delay_ms < PGW__PERIOD_MAX_MS ? delay_ms : PGW__PERIOD_MAX_MS;
@@ -230,16 +234,16 @@ static bool flush_is_ones(pgw_status st)
     return st == PGW_EINVAL || st == PGW_ELIMIT || st == PGW_EDB;
 }
 
-/* The server understood us, and will refuse the same for ever: arguments at once, anything else
- * (a damaged row, somebody's trigger) when it has done so a few times. */
+/* The server answered and will always refuse this: arguments at once, other errors (a damaged row,
+ * a trigger) after a few refusals. */
 static bool flush_is_poison(const pgw_task *t, pgw_status st)
 {
     return flush_is_ones(st) && (st != PGW_EDB || t->refusals + 1 >= FLUSH_TRIES);
 }
 
-/* What passes for others does not for this one, or one that was told with it: an open transaction
- * that has its row where locks are waited for without a limit, a trigger that raises a code of such
- * a class each time. */
+/* An error that usually passes does not pass for this result, or for one reported with it: an open
+ * transaction has locked its row where waits are not limited, or a trigger raises such a code each
+ * time. */
 static bool flush_is_stuck(const pgw_task *t, pgw_status st)
 {
     return (st == PGW_ERETRY || st == PGW_ETIMEDOUT) && t->stalls >= FLUSH_TRIES;
@@ -252,8 +256,8 @@ static void flush_fill(pgw_worker *w, size_t from, size_t n, pgw_status st)
     for (i = from; i < from + n; i++) w->flush.refs[i].outcome = st;
 }
 
-/* One call's worth. Afterwards refs[from ..].outcome says PGW_OK, PGW_ELEASE or PGW_ENOTFOUND, or
- * what the whole call failed with. Returns PGW_OK when the server decided. */
+/* One call. Afterwards refs[from ..].outcome is PGW_OK, PGW_ELEASE or PGW_ENOTFOUND, or the failure
+ * of the whole call. Returns PGW_OK if the server decided. */
 static pgw_status flush_decided(pgw_worker *w, pgw_status st, size_t from, size_t n)
 {
     if (st >= 0 || st == PGW_ELEASE) return PGW_OK;
@@ -261,7 +265,7 @@ static pgw_status flush_decided(pgw_worker *w, pgw_status st, size_t from, size_
     return st == PGW_ENOTFOUND ? PGW_OK : st; /* the queue was dropped, and its jobs with it */
 }
 
-/* What goes wrong first in a flush is what is told of it. */
+/* The first failure in a flush is the one that is logged. */
 typedef struct flush_trouble {
     pgw_status st;
     pgw__diagnostics diagnostics;
@@ -277,7 +281,7 @@ static pgw_status flush_note(pgw_worker *w, flush_trouble *first, pgw_status st)
     return st;
 }
 
-/* A result that cannot be told as it is. */
+/* A result that cannot be reported as it is. */
 static pgw_status flush_condemn(pgw_worker *w, size_t i)
 {
     pgw_task *t = w->flush.out[i];
@@ -293,16 +297,16 @@ static pgw_status flush_condemn(pgw_worker *w, size_t i)
     return flush_call(w, i, 1);
 }
 
-/* After a call with this one alone. One that is refused, or stuck, or whose row somebody has locked
- * is put aside, and nothing else waits for it; unless the worker is to end, or all are refused:
- * then it is told again, with pauses, and nothing is claimed meanwhile. */
+/* After a call with this result alone. If it is refused or stuck, or its row is locked, it is set
+ * aside, and nothing else waits for it. If the worker ends, or all results are refused, it is
+ * retried with pauses, and nothing is claimed meanwhile. */
 static pgw_status flush_one(pgw_worker *w, flush_trouble *first, size_t i, pgw_status st)
 {
     pgw_task *t = w->flush.out[i];
     bool apart;
 
     if (flush_is_poison(t, st)) st = flush_condemn(w, i);
-    if (flush_is_poison(t, st)) st = PGW_ENOTFOUND; /* nothing can be told: let its lease end */
+    if (flush_is_poison(t, st)) st = PGW_ENOTFOUND; /* not reportable: let its lease end */
     st = flush_decided(w, st, i, 1);
     first->refused = st == PGW_EDB ? first->refused + 1 : 0;
     apart = (st == PGW_EDB && first->refused < FLUSH_REFUSED) || flush_is_stuck(t, st);
@@ -323,8 +327,8 @@ static size_t flush_lay_aside(pgw_worker *w, size_t from, size_t end)
     return i - from;
 }
 
-/* One by one, where each failure takes its time; and no more than a few in vain: the others go
- * after the next claim, which tells whether it is the table that is locked. */
+/* One by one if each failure takes its time, and only a few failures in a row. The others follow
+ * the next claim, which shows whether the table is locked. */
 static pgw_status flush_each(pgw_worker *w, flush_trouble *first, size_t from, size_t n)
 {
     const size_t end = from + n;
@@ -341,7 +345,7 @@ static pgw_status flush_each(pgw_worker *w, flush_trouble *first, size_t from, s
     return st;
 }
 
-/* One call's worth, in as many as it takes. Returns what the last one failed with, if it did. */
+/* One group, in as many calls as needed. Returns the last failure, if any. */
 static pgw_status flush_group(pgw_worker *w, flush_trouble *first, size_t from, size_t n)
 {
     const size_t half = n / 2;
@@ -359,7 +363,7 @@ static pgw_status flush_group(pgw_worker *w, flush_trouble *first, size_t from, 
     return st;
 }
 
-/* Is it known of any of them what became of it, though the call has failed? */
+/* Whether the outcome of any of them is known although the call failed. */
 static bool flush_is_told(const pgw_worker *w, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -394,23 +398,26 @@ static pgw_status flush_and_claim(pgw_worker *w, flush_trouble *first, size_t n,
 static bool flush_kills(const pgw_task *t)
 {
     if (t->verdict == PGW_VERDICT_DEAD) return true;
-    return pgw_job_attempt(t->job) >= pgw_job_max_attempts(t->job) &&
-           (atomic_load(&t->signals) & PGW_SIGNAL_CANCELED) == 0;
+    return pgw__worker_is_last(t->job) && (atomic_load(&t->signals) & PGW_SIGNAL_CANCELED) == 0;
 }
 
 static bool flush_is_failure(const pgw_task *t)
 {
     return t->verdict != PGW_VERDICT_DONE && t->verdict != PGW_VERDICT_SNOOZE &&
-           t->verdict != PGW_VERDICT_RELEASE && t->verdict != PGW_VERDICT_SETTLED;
+           t->verdict != PGW_VERDICT_HOLD && t->verdict != PGW_VERDICT_RELEASE &&
+           t->verdict != PGW_VERDICT_SETTLED;
 }
 
 static void flush_tell_failure(const pgw_worker *w, const pgw_task *t)
 {
     const char *error = t->error != NULL && t->error[0] != '\0' ? t->error : "no reason was given";
+    const int most = pgw_job_max_attempts(t->job);
+    char of[16] = "";
 
+    if (most > 0) snprintf(of, sizeof(of), " of %d", most);
     PGW__LOG(&w->given.log, PGW_LOG_INFO, "worker",
-             "job %lld of queue \"%s\" failed at attempt %d of %d%s: %s", (long long)t->ref.id,
-             pgw_job_queue(t->job), pgw_job_attempt(t->job), pgw_job_max_attempts(t->job),
+             "job %lld of queue \"%s\" failed at attempt %d%s%s: %s", (long long)t->ref.id,
+             pgw_job_queue(t->job), pgw_job_attempt(t->job), of,
              flush_kills(t) ? " and is a dead letter" : "", error);
 }
 
@@ -422,7 +429,8 @@ static void flush_count(pgw_worker *w, const pgw_task *t)
     }
     switch (t->verdict) {
     case PGW_VERDICT_DONE: atomic_fetch_add(&w->n.completed, 1); break;
-    case PGW_VERDICT_SNOOZE: atomic_fetch_add(&w->n.snoozed, 1); break;
+    case PGW_VERDICT_SNOOZE:
+    case PGW_VERDICT_HOLD: atomic_fetch_add(&w->n.snoozed, 1); break;
     case PGW_VERDICT_RELEASE: atomic_fetch_add(&w->n.released, 1); break;
     case PGW_VERDICT_DEAD:
     case PGW_VERDICT_RETRY:
@@ -439,7 +447,7 @@ static bool flush_gives_up(const pgw_worker *w, const pgw_task *t, pgw_status st
     return w->loop.stops > 0 && now >= atomic_load(&t->safe_until);
 }
 
-/* It is to be told again. */
+/* It is to be reported again. */
 static void flush_keep(pgw_worker *w, pgw_task *t, pgw_status st, int64_t now)
 {
     t->doubt = t->doubt || st == PGW_EUNKNOWN;

@@ -1,8 +1,7 @@
-/* worker_heartbeat: leases are extended a third before anything depends on it, or given up in time.
- *
- * A lease is believed in until the moment its claim or last extension was sent, plus its length,
- * and plus what the claim is known to have waited at the server: it counts from later, so nobody
- * else can have the job before. */
+/* worker_heartbeat: extends leases well before they end, or gives them up in time. A lease is
+ * trusted until its claim or last extension was sent, plus its length, plus the known wait of the
+ * claim at the server. The server's lease starts later, so no other session can have the job
+ * before. */
 #include "worker/worker_heartbeat.h"
 
 #include <limits.h>
@@ -17,7 +16,7 @@
 #include "base/status.h"
 #include "handle/handle.h"
 
-#define HEARTBEAT_MAX_SLEEP_MS 1000 /* by a clock that may stand still while the machine sleeps */
+#define HEARTBEAT_MAX_SLEEP_MS 1000 /* by a clock that may stop while the machine sleeps */
 #define HEARTBEAT_LOCKED       10 /* part of a lease after which a locked row is asked for again */
 #define HEARTBEAT_LOCKED_MS    200
 #define HEARTBEAT_LAST         30 /* part of a lease that is nearly over after which is tried again */
@@ -44,16 +43,16 @@ void pgw__worker_heartbeat_retry(pgw_worker *w)
     pthread_mutex_unlock(&w->lock);
 }
 
-/* With the lock held. What is claimed without a session is lost when its lease ends: the main loop
- * waits until there is one again. */
+/* With the lock held. Jobs claimed without a heartbeat session are lost when their lease ends: the
+ * main loop waits until there is one again. */
 static void heartbeat_is_away(pgw_worker *w, bool away)
 {
     if (w->extension.away && !away) pgw__wake_poke(&w->shared.wake);
     w->extension.away = away;
 }
 
-/* Tells a handler what is true at `now`; *next takes the earliest time there is more to tell. Is
- * the lease still to be extended? */
+/* Signals to a handler what is true at `now`; *next takes the earliest time of the next signal.
+ * Returns whether the lease must still be extended. */
 static bool heartbeat_tell(pgw_task *t, int64_t now, int64_t *next)
 {
     const pgw_worker *w = t->worker;
@@ -68,7 +67,7 @@ static bool heartbeat_tell(pgw_task *t, int64_t now, int64_t *next)
 
     if (t->stage == PGW__RUNNING && tired_at != INT64_MAX) {
         if (now >= tired_at) pgw__worker_raise(t, PGW_SIGNAL_TIMEOUT);
-        /* A handler that does not heed its timeout must lose the job in the end, or nobody ever
+        /* A handler that ignores its timeout must lose the job in the end, or no other worker ever
          * gets it. */
         if (now >= tired_at + w->given.stop_ms) {
             if (safe_until < *next) *next = safe_until;
@@ -88,7 +87,7 @@ static bool heartbeat_wants(pgw_task *t, int64_t now, int64_t *next)
     const int64_t late = atomic_load(&t->safe_until) - t->lease_ms / 3;
 
     if (!heartbeat_tell(t, now, next)) return false;
-    /* who is to end waits as long as the lease holds for a server that does not take the result */
+    /* a worker that ends waits as long as the lease holds for a server that refuses the result */
     if (t->stage == PGW__DONE && atomic_load(&t->worker->stopping) > 0) return false;
     if (now < t->ask_at) {
         if (t->ask_at < *next) *next = t->ask_at;
@@ -104,7 +103,7 @@ static bool heartbeat_wants(pgw_task *t, int64_t now, int64_t *next)
     return false;
 }
 
-/* Returns when to look again. */
+/* Returns when to check again. */
 static int64_t heartbeat_tell_all(pgw_worker *w)
 {
     const int64_t now = pgw__clock_ms();
@@ -159,9 +158,9 @@ static int64_t heartbeat_collect(pgw_worker *w)
 
 /* ---- cancelled jobs ----
  *
- * cancel() announces the id of a job that runs. The worker that has it asks for its lease at once,
- * and is told by the answer; so a notification that means nothing does no harm, and one that is
- * missed is made up for by the next extension. */
+ * cancel() announces the id of a running job. The worker that has it extends its lease at once,
+ * and the answer reports the cancel. So a stray notification does no harm, and the next extension
+ * makes up for a missed one. */
 
 static void heartbeat_notified(void *arg, const char *channel, const char *payload)
 {
@@ -211,7 +210,9 @@ pgw_status pgw__worker_heartbeat_listen(pgw_worker *w)
     return pgw__pq_listen(w->heartbeat.h, channel);
 }
 
-/* ---- asking the server ---- */
+/* ---- asking the server ----
+ *
+ *  */
 
 static void heartbeat_answered(pgw *h, pgw_status st, void *arg)
 {
@@ -219,8 +220,8 @@ static void heartbeat_answered(pgw *h, pgw_status st, void *arg)
     *(pgw_status *)arg = st;
 }
 
-/* Waits for the server, but not longer than until `next`. Whatever it does, who waits for a
- * descriptor is told in time; and before a step, which may take its own to cancel a statement. */
+/* Waits for the server until `next` at most. Threads that wait for the heartbeat are signalled in
+ * time, even before a step that needs time to cancel a statement. */
 static int64_t heartbeat_wait(pgw_worker *w, pgw *h, int64_t next)
 {
     const int events = pgw_events(h);
@@ -273,8 +274,8 @@ static pgw_status heartbeat_connect(pgw_worker *w, pgw *h)
 }
 
 /* One statement per queue and length. A session that hangs is given up while there is time for
- * another one; and when the last lease ends, for from then on the answer is of no use to any.
- * Handlers whose leases end before are told so meanwhile. */
+ * another one; and when the last lease ends, because then the answer is useless. Handlers whose
+ * leases end earlier are signalled meanwhile. */
 static pgw_status heartbeat_send(pgw_worker *w, pgw *h, size_t from, size_t n)
 {
     pgw__extension *b = &w->extension;
@@ -303,7 +304,7 @@ static pgw_status heartbeat_send(pgw_worker *w, pgw *h, size_t from, size_t n)
     return st == PGW_ELEASE || st == PGW_ELOCKED ? PGW_OK : st;
 }
 
-/* A damaged row, or somebody's trigger: one job whose lease cannot be extended is not to cost the
+/* A damaged row, or a trigger that fails: one job whose lease cannot be extended must not cost the
  * others theirs. */
 static bool heartbeat_is_ones(pgw_status st)
 {
@@ -359,7 +360,7 @@ static pgw_status heartbeat_send_all(pgw_worker *w, pgw *h)
     return first < 0 ? pgw__pq_tell(h, &diagnostics) : PGW_OK;
 }
 
-/* With the lock held again; what went GONE meanwhile needs nothing but its place. */
+/* With the lock held again; jobs that are GONE meanwhile need nothing. */
 static void heartbeat_apply(pgw_worker *w)
 {
     const int64_t now = pgw__clock_ms();
@@ -379,12 +380,12 @@ static void heartbeat_apply(pgw_worker *w)
             atomic_store(&t->safe_until, pgw__lease_end(b->sent_at[i], t->lease_ms));
             if (st == PGW_OUTCOME_CANCEL) pgw__worker_raise(t, PGW_SIGNAL_CANCELED);
         } else if (st == PGW_ELEASE || st == PGW_ENOTFOUND) {
-            if (t->stage != PGW__DONE) /* of a finished job its own report will tell */
+            if (t->stage != PGW__DONE) /* the report of a finished job shows its outcome */
                 pgw__worker_lose(t);
             else
                 atomic_store(&t->safe_until, b->sent_at[i]);
         } else if (st == PGW_ELOCKED || heartbeat_is_ones(st)) {
-            /* somebody is finishing it, or looks: soon it is known */
+            /* a session is finishing it, or reads it: the outcome is known soon */
             int64_t pause = t->lease_ms / HEARTBEAT_LOCKED;
             const int64_t left = atomic_load(&t->safe_until) - now;
 
@@ -404,7 +405,7 @@ static void heartbeat_rest(pgw__extension *b, int64_t pause)
     b->rest_until = b->failed_at + pause;
 }
 
-/* Until when it rests, as things stand. */
+/* Until when it rests, as far as known. */
 static int64_t heartbeat_rests_until(const pgw_worker *w)
 {
     const pgw__extension *b = &w->extension;
@@ -431,8 +432,9 @@ static int64_t heartbeat_rests_until(const pgw_worker *w)
     return until;
 }
 
-/* With the lock held. Some failures no repeat mends, a schema that became too new among them: then
- * the main loop ends the worker, or it would claim on and lose whatever outlasts its lease. */
+/* With the lock held. Some failures are permanent, such as a schema that is too new. Then the main
+ * loop ends the worker, which would otherwise claim jobs and lose those that outlast their lease.
+ * */
 static void heartbeat_failed(pgw_worker *w, const pgw *h, pgw_status st, const char *what,
                              const char *diagnostics)
 {
@@ -488,8 +490,7 @@ int64_t pgw__worker_extend(pgw_worker *w, pgw *h)
     if (b->count == 0 && !away) return next;
     pthread_mutex_unlock(&w->lock);
     epoch = pgw__pq_epoch(h);
-    what =
-        b->count > 0 ? "leases not extended" : "nothing is claimed: the heartbeat has no session";
+    what = b->count > 0 ? "leases not extended" : "no claims: the heartbeat has no session";
     for (size_t i = 0; away && i < b->count; i++) b->refs[i].outcome = PGW_ECONN;
     st = away ? heartbeat_connect(w, h) : heartbeat_send_all(w, h);
     if (h == w->loop.h) pgw_set_timeout(h, PGW_DEFAULT);
@@ -510,12 +511,12 @@ int64_t pgw__worker_extend(pgw_worker *w, pgw *h)
         b->told = (pgw__log_told){0};
     }
     heartbeat_is_away(w, h != w->loop.h && pgw__pq_check_session(h) != PGW_OK);
-    return pgw__clock_ms(); /* look again: time has passed */
+    return pgw__clock_ms(); /* check again: time has passed */
 }
 
-/* Until it is to beat, or somebody says that this is to be earlier, or the session is lost: then
- * all of this server's may be, and their owners come back at different times. The lock is dropped
- * meanwhile. */
+/* Waits until the next heartbeat, an earlier request, or the end of the session. In the last case
+ * all sessions of this server may have ended, and their owners reconnect at different times. The
+ * lock is released meanwhile. */
 static void heartbeat_sleep(pgw_worker *w)
 {
     pgw__extension *b = &w->extension;
@@ -545,7 +546,7 @@ static void heartbeat_sleep(pgw_worker *w)
     }
     heartbeat_is_away(w, true);
     heartbeat_rest(b, pause);
-    w->shared.heartbeat_at = b->failed_at; /* it is to look when that will be */
+    w->shared.heartbeat_at = b->failed_at; /* it is to check when that will be */
 }
 
 static void *heartbeat_thread(void *arg)

@@ -11,8 +11,7 @@ pgw_status pgw__worker_heartbeat_listen(pgw_worker *w);
 pgw_status pgw__worker_heartbeat_start(pgw_worker *w);
 void pgw__worker_heartbeat_end(pgw_worker *w);
 void pgw__worker_heartbeat_retry(pgw_worker *w); /* there is a server again: no pause is of use */
-/* Extends what is due, with the lock held (dropped while the server is asked). Returns when to come
- * back. */
+/* Extends due leases with the lock held (released during the call). Returns when to come back. */
 int64_t pgw__worker_extend(pgw_worker *w, pgw *h);
 
 #endif

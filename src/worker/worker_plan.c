@@ -1,11 +1,11 @@
-/* worker_plan: what a worker does next. */
+/* worker_plan: the next action of a worker. */
 #include "worker/worker_plan.h"
 
 #define PLAN_MAX_CLAIM    10000 /* of one pgw_claim() */
 #define PLAN_MAX_WAIT_MS  1000
 #define PLAN_RUSH         8 /* part of a call's time that may be spent on making it a larger one */
 #define PLAN_MAX_RUSH_US  10000 /* however long the last one took: it may have met with trouble */
-#define PLAN_STOP_WAIT_MS 50    /* a second stop makes no descriptor readable: look for it */
+#define PLAN_STOP_WAIT_MS 50    /* a second stop makes no descriptor readable: check for it */
 
 static int64_t plan_earlier(int64_t a, int64_t b)
 {
@@ -30,9 +30,9 @@ static bool plan_rush(const pgw__worker_view *v)
     return v->since_us < 2 * time_us && left * v->since_us < finished * time_us;
 }
 
-/* Jobs for idle handlers, or the prefetch where that is more. Half of it at a time keeps round
- * trips few and handlers busy; with nothing prefetched, anything will do. In the calling thread
- * claims and handlers take turns: early claims are no use. */
+/* Jobs for idle handlers, or the prefetch if that is more. Refilling it by halves keeps round
+ * trips few and handlers busy. An empty prefetch is refilled at once. In the calling thread claims
+ * and handlers alternate, so early claims are useless. */
 static int plan_claim_size(const pgw__worker_view *v)
 {
     const int most = v->prefetch > v->n.free ? v->prefetch : v->n.free;
@@ -52,8 +52,8 @@ static int plan_claim(const pgw__worker_view *v, bool along)
     return plan_claim_size(v);
 }
 
-/* At once when nobody is at work, so that a lone job is not held up, and when time is short; else
- * in lots. */
+/* At once if no handler runs, so that a single job is not delayed, and if time is short; otherwise
+ * in batches. */
 static bool plan_flush(const pgw__worker_view *v)
 {
     if (v->n.done == 0) return false;
@@ -67,8 +67,8 @@ static bool plan_flush_all(const pgw__worker_view *v)
     return v->n.blocked || v->stops > 1 || (v->n.done >= v->flush_jobs && v->n.whole == 0);
 }
 
-/* Handlers that still run after the second stop's time are left behind, but what is here goes back
- * to a server that can be asked. */
+/* Handlers that still run after the second stop's time are left behind, but prefetched jobs are
+ * requeued if the server answers. */
 static bool plan_end(const pgw__worker_view *v)
 {
     if (v->stops > 1 && v->now >= v->end_at)
@@ -98,7 +98,7 @@ pgw__worker_plan pgw__worker_plan_next(const pgw__worker_view *v)
 
     p.end = plan_end(v);
     if (p.end) return p;
-    p.release = (v->stops > 0 || v->stale) && v->n.ready > 0;
+    p.release = (v->stops > 0 || v->stale) && v->n.ready + v->n.waiting > 0;
     p.extend = may_call && v->now >= v->extend_at;
     if (may_call) {
         p.flush = plan_flush(v);

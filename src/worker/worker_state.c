@@ -1,5 +1,5 @@
-/* worker_state: what all files of the worker build upon: its memory, lists and results, the signals
- * of a task. No function here calls the server. */
+/* worker_state: the base of all files of the worker: memory, lists and results, signals of a task.
+ * No function here calls the server. */
 #include "worker/worker_state.h"
 
 #include <signal.h>
@@ -7,7 +7,7 @@
 
 #include "base/mem.h"
 
-#define STATE_REST_MS     2000 /* of a result whose row somebody has locked, the first time */
+#define STATE_REST_MS     2000 /* first pause of a result whose row is locked */
 #define STATE_REST_MAX_MS 60000
 
 /* ---- lists and tasksets ---- */
@@ -159,8 +159,8 @@ int pgw__worker_handlers(const pgw_worker *w)
 
 pgw_status pgw__worker_start(pthread_t *thread, void *(*fn)(void *), void *arg)
 {
-    /* what a fault of the thread's own raises: blocked, it would kill without the program's handler
-     */
+    /* faults of the thread itself; blocked, they would kill the process without the program's
+     * handler */
     static const int own[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT};
     sigset_t all, before;
     int fault;
@@ -206,6 +206,11 @@ void pgw__worker_destroy(pgw_worker *w)
 
     for (i = 0; i < w->shared.handlers_count; i++) pgw__mem_free(w->shared.handlers[i].tasks);
     pgw__mem_free(w->shared.handlers);
+    for (i = 0; i < w->given.kinds_count; i++) {
+        pgw__mem_free(w->given.kinds[i]->name);
+        pgw__mem_free(w->given.kinds[i]);
+    }
+    pgw__mem_free(w->given.kinds);
     for (i = 0; i < w->given.queues_count; i++) pgw__mem_free(w->given.queues[i]);
     pgw__mem_free(w->given.queues);
     pgw__mem_free(w->flush.out);

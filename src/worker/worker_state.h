@@ -4,6 +4,7 @@
  *   worker_plan.c   what to do next: pure
  *   worker_state.c  memory, lists and results, signals of a task
  *   worker_why.c    why there is nothing to do
+ *   worker_kind.c   handlers by kind: limits, timeouts, retries
  *   worker_heartbeat.c  leases: extended in time, given up in time
  *   worker_flush.c  results: sorted into groups, sent, sent again
  *   worker_pool.c   claimed jobs, handler threads, what a handler can ask and say
@@ -38,24 +39,49 @@ typedef enum pgw__stage {
     PGW__READY,   /* not started */
     PGW__RUNNING, /* with a handler */
     PGW__DONE,    /* has a verdict, which the server does not know yet */
-    PGW__GONE     /* no longer ours; the memory stays until its task set is empty */
+    PGW__GONE     /* not held any more; the memory stays until its task set is empty */
 } pgw__stage;
 
 typedef struct pgw__taskset pgw__taskset;
 
+typedef struct pgw__list {
+    pgw_task *first, *last;
+    int count;
+} pgw__list;
+
+/* The handler of a kind of jobs, or of all kinds that have none of their own. */
+typedef struct pgw__kind {
+    char *name; /* NULL: of these */
+    pgw_handler_fn *fn;
+    pgw_batch_fn *batch_fn; /* or this one */
+    void *arg;
+    pgw_kind_opts opts;
+    int limit; /* of jobs that run at once; INT_MAX: none */
+    /* With the lock held: */
+    int held;          /* jobs in `ready`, or with a handler: at most `limit` */
+    pgw__list waiting; /* claimed beyond it, for a moment */
+    int64_t each_us;   /* what a job takes, on average; 0: not known yet */
+    int64_t began_at;  /* the last one, or the first to wait */
+    int64_t return_us; /* the last job that was put off comes back then */
+} pgw__kind;
+
 struct pgw_task {
     pgw_worker *worker;
     pgw__taskset *taskset;
-    pgw_task *self; /* for the functions that take a const task and still note what they find */
-    pgw_task *next; /* in one of the lists `ready`, `done` and `resting` */
+    pgw_task *self; /* for functions that take a const task and still record what they find */
+    pgw_task *next; /* in one of the lists `ready`, `waiting`, `done` and `resting` */
+    pgw__kind *kind;
+    bool held;          /* counts there */
+    int64_t timeout_ms; /* 0: none */
+    int64_t began_us;
     const pgw_job *job;
     pgw_ref ref;
     pgw__stage stage;
     int64_t lease_ms;           /* length, as the claim said */
     int64_t extend_at;          /* extend from then on, */
     int64_t ask_at;             /* but not before: its row was locked */
-    _Atomic int64_t safe_until; /* monotonic: nobody else can have the job before */
-    _Atomic int64_t tired_at;   /* monotonic: worker.job_timeout_ms is over; INT64_MAX: never */
+    _Atomic int64_t safe_until; /* monotonic: no other session can have the job before */
+    _Atomic int64_t tired_at;   /* monotonic: its timeout_ms is over; INT64_MAX: never */
     atomic_int signals;
     pgw__wake wake; /* pgw_task_fd() */
     bool poked;
@@ -66,7 +92,7 @@ struct pgw_task {
     bool doubt;                  /* sent before, and the answer was lost */
     int refusals;                /* how often the server answered its report with an error, */
     int stalls;                  /* and with one that should have been over the next time */
-    bool aside;                  /* that is its own, or somebody has locked its row: it rests */
+    bool aside;                  /* an error of its own, or its row is locked: it rests */
     int64_t rest_ms, rest_until; /* for how long the next time; this time */
     bool told;                   /* being reported just now */
 };
@@ -82,17 +108,12 @@ struct pgw__taskset {
     pgw_task tasks[];
 };
 
-typedef struct pgw__list {
-    pgw_task *first, *last;
-    int count;
-} pgw__list;
-
 typedef struct pgw__handler_thread { /* a handler thread */
     pgw_worker *worker;
     pthread_t thread;
     bool started, left;
     bool alone;       /* left behind by the main loop */
-    pgw_task **tasks; /* what it works on, room for worker.batch */
+    pgw_task **tasks; /* the jobs it works on, room for worker.batch */
     size_t held;
 } pgw__handler_thread;
 
@@ -112,6 +133,14 @@ static inline int64_t pgw__lease_third(int64_t lease_ms)
     return lease_ms / 3 > PGW__LEASE_LEAST_CALL_MS ? lease_ms / 3 : PGW__LEASE_LEAST_CALL_MS;
 }
 
+/* Does a failure, or the death of this process, make the job a dead letter? */
+static inline bool pgw__worker_is_last(const pgw_job *job)
+{
+    const int most = pgw_job_max_attempts(job);
+
+    return most > 0 && pgw_job_attempt(job) >= most;
+}
+
 #define PGW__AHEAD_MAX    1000 /* jobs that an adaptive worker.prefetch claims ahead */
 #define PGW__CANCELED_MAX 64
 #define PGW__EXTEND_MAX   1000 /* leases that one beat extends */
@@ -121,30 +150,31 @@ typedef struct pgw__extension {
     pgw_ref *refs;
     int64_t *sent_at;
     size_t count;
-    pgw__wake wake; /* a lease needs the heartbeat earlier than it knows, or it shall end */
+    pgw__wake wake; /* a lease needs the heartbeat earlier than planned, or it must end */
     pgw__backoff trouble;
     pgw__log_told told;                  /* of trouble */
     int64_t canceled[PGW__CANCELED_MAX]; /* jobs, as notifications say */
     int canceled_count;                  /* more: all may be */
     bool crowded;                        /* the server had no connection left for it */
     bool yields;                         /* it had none left for the main loop: drop this one */
-    bool away;                           /* no session: who claimed now could extend nothing */
+    bool away;                           /* no session: a claim now could not be extended */
     int64_t failed_at;                   /* the last call did, or the session was lost: ... */
     int64_t rest_until;                  /* ... none before, unless a lease is nearly over */
     atomic_int fatal; /* a status: no use in trying again; the main loop ends the worker ... */
     char error[PGW__ERROR_LINE]; /* ... for this reason, written before */
 } pgw__extension;
 
-/* Grouped by owner: who may touch a field, and under which lock. */
+/* Grouped by owner: which thread may use a field, and under which lock. */
 struct pgw_worker {
-    /* Set by pgw_worker_new() and pgw_worker_on_ready(); only read while the worker runs. */
+    /* Set by pgw_worker_new(), pgw_worker_handle() and pgw_worker_on_ready(); only read while the
+     * worker runs. */
     struct {
         pgw_conf *conf;
         char **queues;
         size_t queues_count;
-        pgw_handler_fn *fn;
-        pgw_batch_fn *batch_fn;
-        void *arg;
+        pgw__kind rest;    /* of kinds that are not among these ... */
+        pgw__kind **kinds; /* ... sorted by name */
+        size_t kinds_count;
         void (*on_ready)(void *arg);
         void *ready_arg;
         int concurrency, prefetch, batch, flush_jobs;
@@ -163,21 +193,22 @@ struct pgw_worker {
         uint64_t epoch;  /* of the session that the next two speak of */
         bool down;       /* it is known to be dead */
         bool registered; /* as a waiter: an enqueue wakes it up */
-        bool woken;      /* since the last claim, by somebody who saw it */
+        bool woken;      /* since the last claim, as seen by any thread */
         bool fell_short, found_none; /* of the last claim; as in the view */
-        bool hurries;                /* results that rest are told all the same: the end is near */
+        bool hurries;                /* results that rest are reported: the worker ends */
         bool claims_fail;            /* the last one did, with results in the same call */
         int64_t poll_only_until;     /* not registered before; INT64_MAX: not in this session */
         int64_t recheck_ms;          /* while registered: the pause before the next claim */
         int64_t claim_at, call_at, end_at; /* as in the view */
-        int64_t flush_until;               /* after the second stop: no result is told later */
-        int64_t filled_us, call_us;        /* when the last claim came in, and what it took */
-        int64_t taken;                  /* jobs claimed in this run, and not requeued unstarted */
+        int64_t flush_until;               /* after the second stop: no result is reported later */
+        int64_t filled_us, call_us;        /* when the last claim returned, and how long it took */
+        _Atomic int64_t taken; /* jobs claimed in this run, and not requeued unstarted; a hold in a
+                                * handler's thread requeues, too */
         int64_t pace_us, pace_finished; /* when the pace was last looked at, and `finished` then */
         int pace;                       /* jobs done in 50 ms, as of then */
         int64_t alone_until;            /* nothing is prefetched before: see worker_pool.c */
         bool told_ready, told_absent;   /* in this run */
-        unsigned char *why;             /* of each queue: why nothing came from it, as told last */
+        unsigned char *why;             /* for each queue: the last logged reason for no jobs */
         int64_t why_at;                 /* that is looked at from then on; INT64_MAX: never */
         uint64_t seen;                  /* queues that a job came from, a bit each */
         pgw__backoff trouble, poll, registering;
@@ -186,7 +217,7 @@ struct pgw_worker {
         char error[PGW__ERROR_LINE];
     } loop;
 
-    /* Of the main loop's thread: what a flush sends, `max` of each. */
+    /* Of the main loop's thread: buffers of a flush, `max` of each. */
     struct {
         size_t max;
         pgw_task **out;
@@ -209,13 +240,14 @@ struct pgw_worker {
     pthread_cond_t left; /* a handler thread is leaving */
     struct {
         pgw__wake wake; /* ends the main loop's wait */
-        bool waits;     /* the main loop waits: look at `view`, and poke when it would act */
+        bool waits;     /* the main loop waits: compare with `view`, and poke if it would act */
         pgw__worker_view view;
         bool closing, heartbeat_ends;
         int64_t heartbeat_at; /* when the heartbeat means to wake up */
         pgw__taskset *tasksets;
         pgw__list ready, done;
         pgw__list resting; /* results that would hold up others */
+        int waiting;       /* jobs, of all kinds */
         int done_before;   /* results when the last claim came in */
         int whole;         /* of `done`: of whole tasksets */
         int64_t due_at;    /* the earliest of all tasksets */
@@ -264,8 +296,8 @@ void pgw__taskset_put(pgw_worker *w, pgw__taskset *c);
 void pgw__taskset_settle(pgw_worker *w, pgw__taskset *c); /* one task less is READY or RUNNING */
 void pgw__list_push(pgw__list *l, pgw_task *t);
 pgw_task *pgw__list_pop(pgw__list *l);
-/* Results join the list `done`. Who looks through it pops each, sets due_at to "never" before,
- * and either takes it or puts it back. */
+/* Results join the list `done`. A reader pops each, sets due_at to "never" first, and then takes
+ * it or puts it back. */
 void pgw__result_add(pgw_worker *w, pgw_task *t, int64_t due_at);
 void pgw__result_take(pgw_worker *w, pgw_task *t);
 void pgw__result_put_back(pgw_worker *w, pgw_task *t);

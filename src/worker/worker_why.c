@@ -1,17 +1,18 @@
-/* worker_why: why nothing is to be claimed though there are jobs, told once for each queue and
+/* worker_why: why nothing can be claimed although there are jobs; logged once for each queue and
  * reason. */
 #include "base/clock.h"
 #include "base/mem.h"
 #include "worker/worker_why.h"
 
-#define WHY_AGAIN_MS 60000 /* between two looks of a worker that has nothing to do */
+#define WHY_AGAIN_MS 60000 /* time between two checks of an idle worker */
 
-enum { WHY_NOTHING, WHY_PAUSED, WHY_DELAYED, WHY_GATED };
+enum { WHY_NOTHING, WHY_PAUSED, WHY_HELD, WHY_DELAYED, WHY_GATED };
 
 static const char *const why_words[] = {
-    [WHY_PAUSED] = "is paused: nothing is claimed from it until it is resumed",
-    [WHY_DELAYED] = "has delayed jobs only: none can be claimed before its time",
-    [WHY_GATED] = "has jobs that wait for others of their group only"};
+    [WHY_PAUSED] = "is paused: resume it to claim jobs",
+    [WHY_HELD] = "is held until a time: none of its jobs can be claimed before",
+    [WHY_DELAYED] = "has only delayed jobs: none can be claimed yet",
+    [WHY_GATED] = "has only gated jobs: they wait for others of their group"};
 
 bool pgw__worker_why_init(pgw_worker *w, size_t queues)
 {
@@ -25,6 +26,8 @@ static int why_judge(const pgw_queue_info *q, void *arg)
 
     if (q->paused)
         *(unsigned char *)arg = WHY_PAUSED;
+    else if (q->held_until_us != 0)
+        *(unsigned char *)arg = WHY_HELD;
     else if (d->gated > 0 && d->ready + d->leased == 0)
         *(unsigned char *)arg = WHY_GATED;
     else if (d->delayed > 0 && d->ready + d->leased == 0)
@@ -32,7 +35,7 @@ static int why_judge(const pgw_queue_info *q, void *arg)
     return 0;
 }
 
-/* The next claim tells what is wrong with the session. */
+/* The next claim reports errors of the session. */
 void pgw__worker_tell_why(pgw_worker *w)
 {
     if (pgw__clock_ms() < w->loop.why_at) return;

@@ -56,7 +56,8 @@ else
 fi
 as=
 [ "$(id -u)" != 0 ] || as="setpriv --reuid=$(pg_user) --regid=$(id -g "$(pg_user)") --init-groups"
-export CHAOS_CTL="cd / && setsid -w $as $* $(pg_bindir)/pg_ctl -D $dir/data -l $dir/log -t 60 -w"
+CHAOS_CTL="cd / && setsid -w $as $* $(pg_bindir)/pg_ctl -D $dir/data -l $dir/log -t 60 -w"
+export CHAOS_CTL
 WITH_PG_CONF="wal_level = logical
 max_connections = 90
 max_wal_senders = 4

@@ -154,9 +154,9 @@ static int by_commit(const void *x, const void *y)
     return a < b ? -1 : 1;
 }
 
-static void frame(check *c)
+void check_frame(check *c, const history *h)
 {
-    const history *h = c->h;
+    c->h = h;
     c->truth = malloc((h->n + 1) * sizeof(*c->truth));
     c->calls = malloc((h->n + 1) * sizeof(*c->calls));
     if (!c->truth || !c->calls) abort();
@@ -189,8 +189,7 @@ static void frame(check *c)
 size_t check_history(check *c, const history *h)
 {
     size_t n = 0;
-    c->h = h;
-    frame(c);
+    check_frame(c, h);
     check_truth(c);
     check_calls(c);
     check_live(c);

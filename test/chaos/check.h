@@ -147,6 +147,8 @@ void check_live(check *c);  /* check_live.c */
 void check_group(check *c); /* check_group.c: limits, order and liveness of groups */
 void check_other(check *c); /* check_other.c: locks, permits, counters, ticks, rows */
 
+/* Reads the calls of a history. check_history() does this first. */
+void check_frame(check *c, const history *h);
 /* All of it. Returns how many rules were broken; count[] says which. */
 size_t check_history(check *c, const history *h);
 void check_free(check *c);

@@ -17,7 +17,7 @@ typedef struct waiting {
 } waiting;
 typedef struct line {
     waiting *w;
-    size_t first, n, room;
+    size_t first, n, capacity;
 } line;
 
 typedef struct live {
@@ -32,9 +32,9 @@ static void join(live *l, job *j, const event *e, int64_t lane)
 {
     if (j->queue < 0 || j->queue >= QUEUES || lane < 0 || lane >= LANES) return;
     line *q = &l->lines[j->queue][lane];
-    if (q->n == q->room) {
-        q->room = q->room ? q->room * 2 : 256;
-        q->w = realloc(q->w, q->room * sizeof(waiting));
+    if (q->n == q->capacity) {
+        q->capacity = q->capacity ? q->capacity * 2 : 256;
+        q->w = realloc(q->w, q->capacity * sizeof(waiting));
         if (!q->w) abort();
     }
     j->serial = ++l->serial;

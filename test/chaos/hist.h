@@ -104,7 +104,7 @@ int64_t hist_call(void);
 /* -- reading -- */
 typedef struct history {
     event *e;
-    size_t n, room;
+    size_t n, capacity;
 } history;
 
 event *history_add(history *h);

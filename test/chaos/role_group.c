@@ -117,7 +117,7 @@ void role_keeper(void)
         case 2:
         case 3: change_limit(GROUPED + draw(4)); break;
         case 4:
-        case 5: unblock(8, draw(GROUPS)); break;
+        case 5: unblock(draw(3) ? 8 : 9, draw(GROUPS)); break;
         case 6:
             call = admin_begin(OP_red, 8, 0);
             st = pgw_redrive(h, "q8", NULL, &n);

@@ -33,7 +33,7 @@ typedef struct job {
 static job **jobs; /* open addressing by id */
 static size_t size = 1 << 16, used;
 static job **touched;
-static size_t touches, room;
+static size_t touches, capacity;
 static int64_t queues[1000],
     limits[1000]; /* by id in the database: number in the name, max_attempts */
 static bool limited[100];      /* queues that have a limit of their own, by number */
@@ -72,9 +72,9 @@ static job *touch(int64_t id)
         used++;
     }
     if (!(*j)->touched) {
-        if (touches == room) {
-            room = room ? room * 2 : 1024;
-            touched = realloc(touched, room * sizeof(*touched));
+        if (touches == capacity) {
+            capacity = capacity ? capacity * 2 : 1024;
+            touched = realloc(touched, capacity * sizeof(*touched));
             if (!touched) abort();
         }
         touched[touches++] = *j;

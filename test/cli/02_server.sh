@@ -40,7 +40,7 @@ yes 'in the words of the server' grep -q 'FATAL: *database "no_such_db" does not
 PGWORK_DSN="host=$PGHOST user=no_such_role" refused 'a role that is not there is named' 5 'role "no_such_role" does not exist' pgwork ls
 PGWORK_DSN="host=$PGHOST dbname=no_such_db password=postgres user=postgres" refused 'a password that is also the user is no reason to say less' 4 'no_such_db' pgwork ls
 for dsn in 'postgresql://sec:pa@ss:w0rd@nowhere.invalid/jobs' 'postgresql://sec:pa/w0rd@nowhere.invalid/jobs' 'host=/nowhere password=pa w0rd' 'postgresql://sec:pa%zzw0rd@h/jobs'; do
-    PGWORK_DSN=$dsn refused 'a password that libpq takes for a host, a port or a keyword' 2 'not shown\|\.\.\.' pgwork ls
+    PGWORK_DSN=$dsn refused 'a password that libpq takes for a host, a port or a keyword' 2 'is hidden\|\.\.\.' pgwork ls
     is 'is not shown in part' "$(grep -c 'w0rd\|"pa' "$tmp/err")" 0
 done
 PGWORK_DSN='hots=x' refused 'a keyword that libpq does not know is named' 2 'invalid connection option "hots"' pgwork ls
@@ -63,12 +63,12 @@ for dsn in 'host=/nowhere password=hush' 'postgresql://u:hush@%2Fnowhere/db'; do
     echo "$dsn" >"$tmp/secret"
     chmod 644 "$tmp/secret"
     pgwork -d "$tmp/secret" -X connect.timeout_ms=500 -X call.timeout_ms=500 ls >"$tmp/out" 2>"$tmp/err"
-    yes 'a password that others can read is told of' grep -q 'others may read' "$tmp/err"
+    yes 'a password that others can read is told of' grep -q 'other users can read' "$tmp/err"
     is 'and is not told itself' "$(grep -c hush "$tmp/err")" 0
 done
-refused '--dsn is no option' 2 'argv' pgwork --dsn 'host=x password=hush' ls
+refused '--dsn is not an option' 2 'argv' pgwork --dsn 'host=x password=hush' ls
 is 'its value is not repeated' "$(grep -c hush "$tmp/err")" 0
-refused '--dsn=value is no option' 2 'argv' pgwork '--dsn=host=x password=hush' ls
+refused '--dsn=value is not an option' 2 'argv' pgwork '--dsn=host=x password=hush' ls
 is 'its value is not repeated either' "$(grep -c hush "$tmp/err")" 0
 refused '--password=value is none' 2 'unknown option --password$' pgwork '--password=hush' ls
 is 'nor is this one repeated' "$(grep -c hush "$tmp/err")" 0
@@ -85,13 +85,13 @@ is 'but neither connection string nor payload' "$(grep -c hush "$tmp/err")" 0
 sql "CREATE ROLE pgw_cli_nobody LOGIN" 2>/dev/null
 PGWORK_DSN="host=$PGHOST port=$PGPORT user=pgw_cli_nobody dbname=$PGDATABASE" refused 'a role without rights' 5 . pgwork enqueue q x
 PGWORK_DSN="host=$PGHOST port=$PGPORT user=postgres dbname=$PGDATABASE options='-c default_transaction_read_only=on'" refused 'a read-only server' 5 . pgwork enqueue q x
-yes 'that is no standby: the hint names the setting, not another server' sh -c "grep -q 'hint:.*RESET default_transaction_read_only' '$tmp/err' && ! grep -q target_session_attrs '$tmp/err'"
+yes 'the hint names the setting, not another server: this is not a standby' sh -c "grep -q 'hint:.*RESET default_transaction_read_only' '$tmp/err' && ! grep -q target_session_attrs '$tmp/err'"
 sql "UPDATE pgw_other.migration SET checksum = '0123456789abcdef' WHERE number = 5"
 sql "CREATE ROLE pgw_cli_worker LOGIN IN ROLE pgwork_worker, pgwork_producer" 2>/dev/null
 for role in postgres pgw_cli_worker; do
     for words in 'work q --until-empty -- true' 'enqueue q x' 'claim q' 'reap --once' 'lock l -- true' 'sem acquire s'; do
         PGWORK_DSN="host=$PGHOST port=$PGPORT user=$role dbname=$PGDATABASE" \
-            refused "a schema of another text is refused: $words, by $role" 4 'migration 5 of schema .pgw_other. was applied from another text' pgwork --schema pgw_other $words
+            refused "a schema of another text is refused: $words, by $role" 4 'migration 5 of schema .pgw_other. was applied with another text' pgwork --schema pgw_other $words
     done
 done
 PGWORK_DSN="host=$PGHOST port=$PGPORT user=pgw_cli_worker dbname=$PGDATABASE" pgwork --schema pgw_other doctor >"$tmp/out" 2>"$tmp/err"
@@ -103,7 +103,7 @@ refused 'nor does a worker begin' 4 'install a newer' pgwork --schema pgw_other 
 is 'with no advice to migrate' "$(grep -c 'pgwork migrate' "$tmp/err")" 0
 sql "DROP OWNED BY pgw_cli_nobody; DROP ROLE pgw_cli_nobody" >/dev/null 2>&1
 for dsn in 'host=x password=hush' 'postgres://u:hush@x/db' 'postgres://u:hush@x/db?sslmode=require'; do
-    refused 'a connection string is no command' 2 'a command is expected' pgwork "$dsn" ls
+    refused 'a connection string is no command' 2 'expected a command' pgwork "$dsn" ls
     is 'and is not repeated' "$(grep -c hush "$tmp/err")" 0
     refused 'nor a property' 2 . pgwork -X "$dsn" ls
     is 'and is not repeated there' "$(grep -c hush "$tmp/err")" 0

@@ -26,7 +26,7 @@ is 'only so many' "$(wc -l <"$tmp/out")" 1
 rest=$(pgwork ls q --json | sed 's/.*"id":\([0-9]*\).*/\1/' | tr '\n' ' ')
 is 'ls in the order of the ids' "$rest" "$ready $delayed $dead "
 code 'a page of two' 0 pgwork ls q -n 2
-is 'tells how to go on' "$(cat "$tmp/err")" "pgwork: there may be more: go on with --after $delayed"
+is 'tells how to go on' "$(cat "$tmp/err")" "pgwork: there may be more: continue with --after $delayed"
 code 'with -q' 0 pgwork -q ls q -n 2
 is 'it does not' "$(cat "$tmp/err")" ''
 code 'the next page' 0 pgwork ls q -n 2 --after "$delayed" --json
@@ -42,7 +42,7 @@ yes 'ls into a pipe that closes' sh -c 'pgwork ls | head -n 1'
 code 'ls into a full disk' 8 sh -c 'pgwork ls >/dev/full'
 
 code 'show' 0 pgwork show "$delayed"
-yes 'tells the state' grep -q '^state  *delayed$' "$tmp/out"
+yes 'prints the state' grep -q '^state  *delayed$' "$tmp/out"
 yes 'and when' grep -q '^run at  *20.*Z (in 59m' "$tmp/out"
 yes 'and the tag' grep -q '^tag  *tag$' "$tmp/out"
 code 'show -Q --json' 0 pgwork show -Q q --json "$ready" "$delayed"
@@ -67,7 +67,7 @@ for far in '200000-01-01 00:00:00+00|200000-01-01T00:00:00.000000Z' '294247-01-0
 done
 refused 'a run_at that is further away than a delay may be' 2 'argument run_at is .2099-01-31.*: allowed is a time up to .* (ten years from now)' pgwork enqueue far x --run-at 2099-01-31T12:00:00Z
 pgwork -q queue drop far --force
-refused 'show of none' 1 'no job 999999' pgwork show 999999
+refused 'show of none' 1 'job 999999 does not exist' pgwork show 999999
 code 'show of one and none' 1 pgwork show "$delayed" 999999
 refused 'show of no id' 2 'not a job id' pgwork show 0
 
@@ -75,21 +75,21 @@ code 'dead list' 0 pgwork dead list
 code 'dead list --json' 0 pgwork dead list q --json
 json 'is JSON' "$tmp/out"
 code 'retry' 0 pgwork retry q "$one" "$one"
-is 'of one that is named twice' "$(cat "$tmp/err")" 'pgwork: 1 of 1 back to ready'
+is 'of one that is named twice' "$(cat "$tmp/err")" 'pgwork: 1 of 1 dead letters made ready'
 is 'is ready with a fresh count' "$(state "$one")" 'ready 0'
 refused 'retry of one that is not dead' 1 '0 of 1' pgwork retry q "$one"
 refused 'retry in no queue' 1 . pgwork retry none_such 1
 code 'no dead letters' 1 pgwork dead list
 for i in 1 2 3; do pgwork enqueue r $i -k k$i >/dev/null; done
 pgwork claim r -n 3 | pgwork -q fail r --dead -e "$(printf 'first line\nlast line')"
-code 'dead list tells why' 0 pgwork dead list r
+code 'dead list prints the error' 0 pgwork dead list r
 is 'in the order of the ids' "$(awk 'NR > 1 { print $3 }' "$tmp/out" | tr '\n' ' ')" 'k1 k2 k3 '
 code 'dead list, a page of two' 0 pgwork dead list r -n 2 --json
 last=$(sed -n '2s/.*"id":\([0-9]*\).*/\1/p' "$tmp/out")
-is 'tells how to go on' "$(cat "$tmp/err")" "pgwork: there may be more: go on with --after $last"
+is 'tells how to go on' "$(cat "$tmp/err")" "pgwork: there may be more: continue with --after $last"
 code 'the next page' 0 pgwork dead list r -n 2 --after "$last" --json
 is 'has the third' "$(grep -c '"kind":"k3"' "$tmp/out") $(wc -l <"$tmp/out")" '1 1'
-code 'dead list tells why' 0 pgwork dead list r
+code 'dead list prints the error' 0 pgwork dead list r
 is 'by the last line' "$(grep -c 'last line$' "$tmp/out") $(grep -c 'first line' "$tmp/out")" '3 0'
 code 'dead redrive -k' 0 pgwork dead redrive r -k k2 --json
 is 'moves one' "$(cat "$tmp/out")" '{"moved":1}'
@@ -110,8 +110,8 @@ pgwork -q fail r --dead <"$tmp/one"
 code 'dead purge of one' 0 pgwork dead purge r --json "$(cut -f 1 "$tmp/one")"
 is 'deletes that' "$(cat "$tmp/out")" '{"deleted":1}'
 # shellcheck disable=SC2046  # words, of which there are none
-refused 'dead purge of an empty list' 2 'which ones' pgwork dead purge r $(true)
-refused 'dead purge of all, but not all' 2 'which ones' pgwork dead purge r --all -k k3
+refused 'dead purge of an empty list' 2 'expected ' pgwork dead purge r $(true)
+refused 'dead purge of all, but not all' 2 'expected ' pgwork dead purge r --all -k k3
 is 'deletes nothing' "$(sql "SELECT count(*) FROM pgwork.job WHERE queue = 'r' AND state = 'dead'")" 1
 code 'dead purge --all' 0 pgwork dead purge r --all --json
 is 'deletes the last' "$(cat "$tmp/out")" '{"deleted":1}'
@@ -131,8 +131,8 @@ is 'moves it' "$(cat "$tmp/out") $(state "$one") $(sql "SELECT extract(year FROM
 code 'reschedule of a kind, at most two' 0 pgwork reschedule put_off -k a -n 2
 is 'says so' "$(cat "$tmp/err")" 'pgwork: rescheduled 2 delayed jobs'
 refused 'reschedule of one that is ready' 1 'is not a delayed job of queue "put_off"' pgwork reschedule put_off "$one"
-refused 'reschedule of an empty list' 2 'which ones' pgwork reschedule put_off
-refused 'reschedule of all, but not all' 2 'which ones' pgwork reschedule put_off --all -k a
+refused 'reschedule of an empty list' 2 'expected ' pgwork reschedule put_off
+refused 'reschedule of all, but not all' 2 'expected ' pgwork reschedule put_off --all -k a
 refused 'reschedule of some of these' 2 'not for ID' pgwork reschedule put_off "$one" 1000000 -n 1
 refused 'reschedule with two times' 2 'not both' pgwork reschedule put_off --all --delay 1h --run-at $year-01-31T12:00:00Z
 refused 'reschedule in no queue' 1 . pgwork reschedule none_such --all
@@ -147,7 +147,7 @@ id=$(pgwork enqueue q run)
 pgwork claim q >/dev/null
 code 'cancel of a running one' 0 pgwork cancel q "$id" --json
 is 'asks' "$(cat "$tmp/out")" "{\"id\":$id,\"status\":\"requested\"}"
-refused 'cancel of none' 1 'not there' pgwork cancel q 999999
+refused 'cancel of none' 1 'does not exist' pgwork cancel q 999999
 refused 'cancel in no queue' 1 "no queue .*none_such" pgwork cancel none_such "$id"
 refused 'cancel without ids' 2 'missing' pgwork cancel q
 
@@ -160,10 +160,10 @@ pgwork enqueue counted 1 2 3 >/dev/null
 is 'stats --at-most counts no further' "$(pgwork stats counted --at-most 2 --json | sed 's/.*"ready":\([0-9]*\).*/\1/')" 2
 pgwork -q queue drop counted --force
 refused 'stats of none' 1 'no queue' pgwork stats none_such
-refused 'looks of one look' 2 'for --watch' pgwork stats -n 5
-refused 'an interval of one look' 2 'for --watch' pgwork stats -i 1s
+refused 'a number of updates without --watch' 2 'for --watch' pgwork stats -n 5
+refused 'an interval without --watch' 2 'for --watch' pgwork stats -i 1s
 code 'stats --watch' 0 pgwork stats --watch -i 100ms -n 3 --json
-is 'looks three times' "$(grep -c '"queue":"q"' "$tmp/out")" 3
+is 'stats --watch -n 3 prints three times' "$(grep -c '"queue":"q"' "$tmp/out")" 3
 pgwork stats --watch -i 1h >"$tmp/watch" 2>"$tmp/err" &
 p=$! jobs_of_ours=$!
 until_true 10 test -s "$tmp/watch"
@@ -178,7 +178,7 @@ pgwork -q reap --once
 pgwork enqueue late x >/dev/null
 pgwork claim late >/dev/null
 sql "UPDATE pgwork.live_job SET lease_until = now() - interval '2 min' WHERE token IS NOT NULL; UPDATE pgwork.beat SET at = now() - interval '40 s'"
-code 'a lease that nobody takes back is bad at once' 1 pgwork doctor
+code 'an expired lease that no reaper requeues is bad at once' 1 pgwork doctor
 yes 'although a reaper was there a moment ago' grep -q '^note *reaper ' "$tmp/out"
 pgwork queue drop late --force
 sql "CREATE ROLE pgw_cli_plain LOGIN IN ROLE pgwork_worker" 2>/dev/null
@@ -200,7 +200,7 @@ pgwork --schema jobs queue pause -- "$name"
 pgwork -q --schema jobs cron add -- "$name" '0 6 * * *'
 pgwork --schema jobs cron pause -- "$name"
 pgwork --schema jobs doctor >"$tmp/out" 2>"$tmp/err"
-sed -n 's/.*When that is over: `\(.*\)`\.$/\1/p' "$tmp/out" >"$tmp/advised"
+sed -n 's/.*Run `\(.*\)` when the reason is gone\.$/\1/p' "$tmp/out" >"$tmp/advised"
 is 'doctor knows what opens a queue and a schedule' "$(cut -d ' ' -f 1-5 "$tmp/advised" | sort | tr '\n' '|')" 'pgwork --schema jobs cron resume|pgwork --schema jobs queue resume|'
 code 'as it is typed' 0 sh -e "$tmp/advised"
 is 'both are open' "$(sql 'SELECT count(*) FROM (SELECT paused FROM jobs.queues UNION ALL SELECT paused FROM jobs.schedules) s WHERE NOT paused')" 2

@@ -30,26 +30,26 @@ chmod +x "$tmp/only-here"
 for path in "$PATH:" ":$PATH" "/nowhere::$PATH"; do
     code 'a command in the current folder, if nothing stands in PATH' 6 env -C "$tmp" PATH="$path" pgwork lock a -- only-here
 done
-refused 'which command' 2 'which command' pgwork lock a
+refused 'which command' 2 'no command' pgwork lock a
 refused 'to wait and not to' 2 'not both' pgwork lock -n -w 1s a -- true
 refused 'a wait of more than a year' 2 '\-\-wait.*from 0ms to 365d' pgwork lock -w 366d a -- true
-refused 'nothing after --' 2 'which command' pgwork lock a --
-refused 'an empty command' 2 'which command' pgwork lock a -- ''
+refused 'nothing after --' 2 'no command' pgwork lock a --
+refused 'an empty command' 2 'no command' pgwork lock a -- ''
 refused 'which lock' 2 'missing: NAME' pgwork lock -- true
 is 'a name that begins with a dash' "$(pgwork lock -- -n -- sh -c 'echo "$PGWORK_LOCK $*"' sh -- x)" '-n -- x'
 refused 'two of them' 2 'too many: b' pgwork lock -- a b -- true
-refused 'a name, and no command' 2 'which command' pgwork lock -- -n --
+refused 'a name, and no command' 2 'no command' pgwork lock -- -n --
 code 'nobody holds' 1 pgwork locks
 
 pgwork lock a -- sleep 60 &
 holder=$! jobs_of_ours="$jobs_of_ours $holder"
 yes 'somebody holds' eventually held a
-refused 'held, and no wait' 75 'held by somebody else' pgwork lock -n a -- true
-refused 'held, and a short wait' 75 'held by somebody else' pgwork lock -w 100ms a -- true
-refused 'held, with a code of our own' 9 'held by somebody else' pgwork lock -n -E 9 a -- true
-refused 'held, for a shared one too' 75 'held by somebody else' pgwork lock -n -s a -- true
+refused 'held, and no wait' 75 'another session holds the lock' pgwork lock -n a -- true
+refused 'held, and a short wait' 75 'another session holds the lock' pgwork lock -w 100ms a -- true
+refused 'held, with a code of our own' 9 'another session holds the lock' pgwork lock -n -E 9 a -- true
+refused 'held, for a shared one too' 75 'another session holds the lock' pgwork lock -n -s a -- true
 code 'locks' 0 pgwork locks a
-yes 'locks tells the holder' grep -q '^a  *held  *exclusive' "$tmp/out"
+yes 'locks prints the holder' grep -q '^a  *held  *exclusive' "$tmp/out"
 code 'locks --json' 0 pgwork --json locks
 json 'locks --json is JSON' "$tmp/out"
 kill -TERM $holder
@@ -160,7 +160,7 @@ code 'sem list NAME --json' 0 pgwork --json sem list s
 json 'sem list NAME --json is JSON' "$tmp/out"
 code 'sem extend' 0 pgwork sem extend s "$token" --ttl 1h
 code 'sem release' 0 pgwork sem release s "$token"
-refused 'sem release twice' 1 'lost: .*returned' pgwork sem release s "$token"
+refused 'sem release twice' 1 'lost: .*released' pgwork sem release s "$token"
 refused 'sem extend afterwards' 1 'lost' pgwork sem extend s "$token"
 refused 'a word that is not a token' 2 'not a valid token' pgwork sem release s abc
 refused 'more than there are' 2 'has 2 permits, not 3' pgwork sem acquire s --permits 3
@@ -169,8 +169,8 @@ refused 'sem acquire, too' 2 'not both' pgwork sem acquire s -n -w 0
 code 'sem create of a name that begins with a dash' 0 pgwork sem create -- -s 1
 code 'sem run of it' 5 pgwork sem run -n -- -s -- sh -c 'exit 5'
 code 'sem drop of it' 0 pgwork sem drop -- -s
-refused 'sem run of nothing' 2 'which command' pgwork sem run s --
-refused 'sem run of an empty command' 2 'which command' pgwork sem run s -- ''
+refused 'sem run of nothing' 2 'no command' pgwork sem run s --
+refused 'sem run of an empty command' 2 'no command' pgwork sem run s -- ''
 pgwork sem acquire s >/dev/full 2>"$tmp/err"
 is 'a token that cannot be printed' "$? $(grep -c 'cannot write' "$tmp/err")" '8 1'
 yes 'and its permit is back' out_of s 1
@@ -238,10 +238,10 @@ yes 'sem run holds beside' eventually out_of open 2
 echo "BEGIN; SELECT pgwork.sema_resize('open', 4); SELECT pg_sleep(300)" | psql -XAtq >/dev/null 2>&1 &
 resizing="FROM pg_stat_activity WHERE datname = current_database() AND query = 'SELECT pg_sleep(300)'"
 yes 'somebody resizes, and does not commit' until_true 10 count_is "SELECT count(*) $resizing" 1
-refused 'who it is, when nothing can be extended' 75 "resized .*: process $(sql "SELECT pid $resizing")\$" pgwork sem extend open "$token"
+refused 'the process that resizes is named when nothing can be extended' 75 "resized .*: process $(sql "SELECT pid $resizing")\$" pgwork sem extend open "$token"
 refused 'nor returned' 75 'resized' pgwork sem release open "$token"
 refused 'nor taken' 75 'resized' pgwork sem run -n open -- true
-yes 'sem run is told, too, and holds on' until_true 20 grep -q 'resized .*: process' "$tmp/told"
+yes 'sem run logs it, too, and keeps the permit' until_true 20 grep -q 'resized .*: process' "$tmp/told"
 sql "SELECT pg_terminate_backend(pid, 10000) $resizing" >/dev/null
 code 'then it is as before' 0 pgwork sem extend open "$token"
 : >"$tmp/go"
@@ -266,5 +266,5 @@ yes 'all had their meals' grep -q '^5 philosophers had 4 meals each' "$tmp/out"
 is 'each fork was used by both neighbours' "$(sql 'SELECT min(used), max(used) FROM fork')" '8|8'
 sql 'DELETE FROM fork WHERE number = 2' >/dev/null
 code 'example: philosophers, a fork short' 1 "$top/build/examples/philosophers" 1
-is 'who misses it says so' "$(grep -c '^philosopher [12]: a fork is missing$' "$tmp/err") $(grep -c '^3 philosophers' "$tmp/out")" '2 1'
+is 'each philosopher reports a missing fork' "$(grep -c '^philosopher [12]: a fork is missing$' "$tmp/err") $(grep -c '^3 philosophers' "$tmp/out")" '2 1'
 exit 0

@@ -4,7 +4,7 @@ pgwork -q migrate
 sql 'CREATE TABLE article (journal text, number int, reviewed timestamptz, PRIMARY KEY (journal, number))' >/dev/null
 sql "INSERT INTO article SELECT 'j', i FROM generate_series(1, 5) i" >/dev/null
 
-refused 'which key' 2 'which key' pgwork table check article
+refused 'which key' 2 'no key' pgwork table check article
 refused 'no such table' 1 'no such table' pgwork table check articles -k number
 refused 'names are literal' 1 'no such table' pgwork table check Article -k number
 refused 'no such schema' 1 'no such schema' pgwork table check article --in nowhere -k number

@@ -98,7 +98,7 @@ refused 'a pooler in session mode is taken for one in transaction mode' 5 'poole
 yes 'and the hint says how to tell' grep -q 'pooler=session' "$tmp/err"
 # shellcheck disable=SC2016  # for the shell that holds
 code 'unless the property says so: then locks work' 0 pgwork -X pooler=session lock pooled -- sh -c '! env -u PGWORK_FENCES pgwork -X pooler=session lock -n pooled -- true 2>"$0"' "$tmp/held"
-yes 'and exclude each other' grep -q 'held by somebody else' "$tmp/held"
+yes 'and exclude each other' grep -q 'another session holds the lock' "$tmp/held"
 code 'and are free afterwards' 0 pgwork -X pooler=session lock -n pooled -- true
 is 'and leave none, either' "$(sql "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())")" 0
 exit 0

@@ -66,9 +66,9 @@ is 'and which stands alone' "$(cd "$tmp" && echo pgwork.prom*)" pgwork.prom
 yes 'with all of it' grep -q '^pgwork_queue_jobs{queue="many",state="ready"} 5$' "$tmp/pgwork.prom"
 refused 'a server that is not there' 3 . env PGWORK_DSN='host=/nowhere' pgwork metrics -o "$tmp/pgwork.prom"
 is 'is seen in the file' "$(grep -v '^#' "$tmp/pgwork.prom")" 'pgwork_up 0'
-refused 'a directory that is not there' 8 "$tmp/none/pgwork.prom cannot be written: No such file" pgwork metrics -o "$tmp/none/pgwork.prom"
+refused 'a directory that is not there' 8 "$tmp/none/pgwork.prom: No such file" pgwork metrics -o "$tmp/none/pgwork.prom"
 mkdir "$tmp/dir"
-refused 'a directory for a file' 8 'cannot be written' pgwork metrics -o "$tmp/dir"
+refused 'a directory for a file' 8 'cannot write' pgwork metrics -o "$tmp/dir"
 is 'leaves nothing behind' "$(cd "$tmp" && echo dir* none*)" 'dir none*'
 if [ -w /dev/full ]; then refused 'stdout that is full' 8 'cannot write to stdout' sh -c 'pgwork metrics >/dev/full'; fi
 refused 'JSON' 2 'not JSON' pgwork metrics --json

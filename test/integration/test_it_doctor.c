@@ -83,7 +83,7 @@ void test_reapers_are_seen_and_missed(void)
     pgtemp_exec("DELETE FROM pgwork.beat");
     ASSERT_HAS("bad reaper: no reaper has been seen", visit(h)->text);
     ASSERT_ST(PGW_OK, pgw_reaper_tick(h, NULL, NULL), h);
-    ASSERT_HAS("good reaper: 1 reaper is at work", visit(h)->text);
+    ASSERT_HAS("good reaper: 1 reaper runs", visit(h)->text);
     pgtemp_exec("UPDATE pgwork.beat SET at = now() + interval '1 h'"); /* the clock was set back */
     ASSERT_HAS("bad reaper: no reaper has been seen", visit(h)->text);
     pgtemp_exec("UPDATE pgwork.beat SET at = now() - interval '70 s'");
@@ -98,7 +98,7 @@ void test_low_water_marks_that_no_reaper_moves(void)
     ASSERT_HAS("good low-water marks: ", visit(h)->text); /* there is no job */
     it_enqueue(h, "still", NULL);
     ASSERT_HAS("bad low-water marks: No reaper has run yet. Expired leases, delayed jobs and late "
-               "commits wait until it runs. | Start one: `pgwork reap`.",
+               "commits wait until it runs. | Run `pgwork reap`.",
                visit(h)->text);
     ASSERT_ST(PGW_OK, pgw_reaper_tick(h, NULL, NULL), h);
     ASSERT_HAS("good low-water marks: ", visit(h)->text);
@@ -132,16 +132,16 @@ void test_positions_that_are_not_drawn_in_order(void)
     ASSERT_ST(PGW_OK, pgw_queue_drop(h, "order", true), h);
 }
 
-void test_queue_ids_that_come_near_their_end_are_told_long_before(void)
+void test_queue_ids_near_their_end_are_reported_long_before(void)
 {
     const long long last = pgtemp_number("SELECT last_value FROM pgwork.queue_id_seq");
     char back[80];
 
     TEST_ASSERT_NULL(strstr(visit(h)->text, " queue ids: "));
     pgtemp_exec("SELECT setval('pgwork.queue_id_seq', 1000000001)");
-    ASSERT_HAS("note queue ids: queue ids have come to 1000000001", visit(h)->text);
+    ASSERT_HAS("note queue ids: queue ids have reached 1000000001", visit(h)->text);
     pgtemp_exec("SELECT setval('pgwork.queue_id_seq', 1600000001)");
-    ASSERT_HAS("bad queue ids: queue ids have come to 1600000001", visit(h)->text);
+    ASSERT_HAS("bad queue ids: queue ids have reached 1600000001", visit(h)->text);
     snprintf(back, sizeof(back), "SELECT setval('pgwork.queue_id_seq', %lld)", last);
     pgtemp_exec(back);
 }
@@ -162,12 +162,12 @@ void test_overdue_leases_and_delayed_jobs_are_bad_at_once_where_no_reaper_is_at_
     pgtemp_exec(
         "UPDATE pgwork.live_job SET lease_until = now() - interval '2 min' WHERE token IS NOT NULL;"
         "UPDATE pgwork.delayed_job SET run_at = now() - interval '1 min'");
-    ASSERT_HAS("bad expired leases: leases that ended long ago and were not taken back: 2,",
+    ASSERT_HAS("bad expired leases: expired leases that no reaper has requeued: 2,",
                visit(h)->text);
     ASSERT_HAS("bad delayed jobs: delayed jobs that are overdue: 1,", visit(h)->text);
     pgtemp_exec(
         "INSERT INTO pgwork.beat VALUES ('reaper', 'r', 1, now())"); /* it will come to it */
-    ASSERT_HAS("note expired leases: leases that ended long ago and were not taken back: 2,",
+    ASSERT_HAS("note expired leases: expired leases that no reaper has requeued: 2,",
                visit(h)->text);
     ASSERT_HAS("note delayed jobs: delayed jobs that are overdue: 1,", visit(h)->text);
     pgtemp_exec("UPDATE pgwork.live_job SET lease_until = now() - interval '7 min'"
@@ -189,9 +189,8 @@ void test_shut_queues_and_dead_letters(void)
     ASSERT_ST(PGW_OK, pgw_fail(h, "ill", &ref, 1, &dead), h);
     ASSERT_ST(PGW_OK, pgw_queue_pause(h, "ill"), h);
     ASSERT_ST(PGW_OK, pgw_queue_drain(h, "ill"), h);
-    ASSERT_HAS("note queues: queue \"ill\" is paused: nothing is claimed from it | ",
-               visit(h)->text);
-    ASSERT_HAS("note queues: queue \"ill\" is being drained", visit(h)->text);
+    ASSERT_HAS("note queues: queue \"ill\" is paused: its jobs are not claimed | ", visit(h)->text);
+    ASSERT_HAS("note queues: queue \"ill\" is draining", visit(h)->text);
     ASSERT_HAS("note dead letters: dead letters in queue \"ill\": 1,", visit(h)->text);
     ASSERT_ST(PGW_OK, pgw_queue_drop(h, "ill", true), h);
     ASSERT_HAS("good queues: ", visit(h)->text);
@@ -224,9 +223,10 @@ void test_indexes_that_are_missing_or_not_valid(void)
                 "UPDATE pg_index SET indisvalid = false WHERE indexrelid IN"
                 " ('pgwork.dead_job_died_ccnew1'::regclass, 'pgwork.live_job_id'::regclass)");
     s = visit(h);
-    ASSERT_HAS("note indexes: index dead_job_died_ccnew1 is not valid: nothing is found by it | "
-               "As the owner of the schema: DROP INDEX CONCURRENTLY pgwork.dead_job_died_ccnew1;",
-               s->text);
+    ASSERT_HAS(
+        "note indexes: index dead_job_died_ccnew1 is not valid: the server does not use it | "
+        "As the owner of the schema: DROP INDEX CONCURRENTLY pgwork.dead_job_died_ccnew1;",
+        s->text);
     ASSERT_HAS("REINDEX INDEX CONCURRENTLY pgwork.live_job_id;", s->text);
     pgtemp_exec("DROP INDEX CONCURRENTLY pgwork.dead_job_died_ccnew1");
     pgtemp_exec("REINDEX INDEX CONCURRENTLY pgwork.live_job_id");
@@ -244,18 +244,18 @@ void test_tables_that_no_reaper_could_serve(void)
     ASSERT_ST(PGW_OK, pgw_table_unregister(h, "public", "Seat"), h);
 }
 
-void test_jobs_that_no_reaper_can_take_back(void)
+void test_jobs_that_no_reaper_can_requeue_are_reported(void)
 {
     it_enqueue(h, "odd", NULL);
     pgtemp_exec("INSERT INTO pgwork.stuck_job (queue, id, error, again_at) SELECT id, 17, 'boom', "
                 "clock_timestamp() FROM pgwork.queue WHERE name = 'odd'");
     ASSERT_HAS("bad stuck jobs: job 17 of queue \"odd\" cannot be requeued since ", visit(h)->text);
-    ASSERT_HAS(": boom | Mend the cause", visit(h)->text);
+    ASSERT_HAS(": boom | Fix the cause", visit(h)->text);
     pgtemp_exec("UPDATE pgwork.stuck_job SET again_at = clock_timestamp() - interval '2 min'");
     TEST_ASSERT_NULL(strstr(visit(h)->text, "stuck jobs"));
     pgtemp_exec("SELECT pgwork._note_stuck(0, 1, '23503', 'boom')");
-    ASSERT_HAS("bad upkeep: a part of it fails since ", visit(h)->text);
-    ASSERT_HAS(": prune(): boom (SQLSTATE 23503) | Mend the cause", visit(h)->text);
+    ASSERT_HAS("bad upkeep: a part of the upkeep fails since ", visit(h)->text);
+    ASSERT_HAS(": prune(): boom (SQLSTATE 23503) | Fix the cause", visit(h)->text);
     ASSERT_ST(PGW_OK, pgw_queue_drop(h, "odd", true), h);
     pgtemp_exec("DELETE FROM pgwork.stuck_job");
 }
@@ -268,7 +268,8 @@ void test_schedules_are_named_so_that_a_shell_can_take_it(void)
     ASSERT_ST(PGW_OK, pgw_cron_create(h, "daily report", "0 6 * * *", &o, NULL), h);
     ASSERT_HAS("good schedules: ", visit(h)->text);
     pgtemp_exec("UPDATE pgwork.schedule SET base = now() + interval '1 h'");
-    ASSERT_HAS("note schedules: schedule \"daily report\" has ticks noted up to ", visit(h)->text);
+    ASSERT_HAS("note schedules: schedule \"daily report\" has recorded ticks up to ",
+               visit(h)->text);
     ASSERT_HAS("`pgwork cron pause 'daily report'`", visit(h)->text);
     ASSERT_ST(PGW_OK, pgw_cron_pause(h, "daily report"), h);
     ASSERT_HAS("note schedules: schedule \"daily report\" is paused", visit(h)->text);
@@ -283,18 +284,17 @@ void test_jobs_that_nobody_claims(void)
     pgtemp_exec("UPDATE pgwork.live_job SET created_at = now() - interval '12 min'");
     ASSERT_HAS("note ready jobs: queue \"left\": the oldest ready job has waited for 00:12:",
                visit(h)->text);
-    ASSERT_HAS("nothing is leased: no worker claims from it | See that workers run, for a queue of "
-               "this very name, and in their log that claims do not fail",
+    ASSERT_HAS("nothing is leased: no worker claims from it | Check that workers run for exactly "
+               "this queue name, and that their log shows no failed claims",
                visit(h)->text);
     pgtemp_exec("UPDATE pgwork.live_job SET created_at = now() - interval '26 h'");
     ASSERT_HAS("bad ready jobs: queue \"left\": the oldest ready job has waited for 1 day 02:00:",
                visit(h)->text);
     ASSERT_ST(PGW_OK, pgw_queue_pause(h, "left"), h);
     TEST_ASSERT_NULL(strstr(visit(h)->text, "ready jobs"));
-    ASSERT_HAS(
-        "note queues: queue \"left\" is paused: nothing is claimed from it, its oldest ready "
-        "job has waited for 1 day 02:00:",
-        visit(h)->text);
+    ASSERT_HAS("note queues: queue \"left\" is paused: its jobs are not claimed, its oldest ready "
+               "job has waited for 1 day 02:00:",
+               visit(h)->text);
     ASSERT_ST(PGW_OK, pgw_queue_resume(h, "left"), h);
 
     /* somebody is at it: how long the others may have to wait is not for us to say */
@@ -303,8 +303,7 @@ void test_jobs_that_nobody_claims(void)
     pgtemp_exec("UPDATE pgwork.live_job SET created_at = now() - interval '2 h'");
     ASSERT_HAS("note ready jobs: queue \"left\": the oldest ready job has waited for 02:00:",
                visit(h)->text);
-    ASSERT_HAS("1 is leased, so somebody has claimed from it | If all workers are busy",
-               visit(h)->text);
+    ASSERT_HAS("1 is leased, so a worker claims from it | If all workers are busy", visit(h)->text);
 
     /* it does not count what is too much */
     ASSERT_ST(PGW_OK, pgw_queue_purge(h, "left", PGW_STATE_ANY, NULL), h);
@@ -331,7 +330,7 @@ void test_many_dead_letters_are_not_counted_to_the_end(void)
 }
 
 /* What waits and what was done may be millions of rows. */
-void test_each_check_looks_at_the_tables_that_it_is_about(void)
+void test_each_check_reads_the_tables_that_it_is_about(void)
 {
     static const struct {
         pgw__sql sql;
@@ -364,7 +363,7 @@ void test_roles_that_lost_a_grant_and_functions_open_to_all(void)
     pgtemp_exec("REVOKE EXECUTE ON FUNCTION pgwork.claim FROM pgwork_worker");
     ASSERT_HAS("bad roles: role pgwork_worker may not call claim()", visit(h)->text);
     pgtemp_exec("GRANT EXECUTE ON FUNCTION pgwork.claim TO PUBLIC");
-    ASSERT_HAS("bad roles: everybody has 1 rights that pgwork does not give, for example EXECUTE "
+    ASSERT_HAS("bad roles: everybody has 1 rights that pgwork does not grant, for example EXECUTE "
                "on claim()",
                visit(h)->text);
     pgtemp_exec("SELECT pgwork._grant()"); /* the advice */
@@ -378,13 +377,13 @@ void test_rights_beyond_those_of_the_roles(void)
         const char *given, *found;
     } cases[] = {
         {"SELECT ON pgwork.live_job TO pgw_it_app", "bad roles: role pgw_it_app has 1 rights that "
-                                                    "pgwork does not give, for example SELECT on "
+                                                    "pgwork does not grant, for example SELECT on "
                                                     "live_job |"},
         {"USAGE ON SEQUENCE pgwork.position TO pgw_it_app", "for example USAGE on position |"},
         {"EXECUTE ON ALL FUNCTIONS IN SCHEMA pgwork TO pgw_it_app", "for example EXECUTE on _"},
         {"CREATE ON SCHEMA pgwork TO pgw_it_app", "for example CREATE on the schema |"},
         {"DELETE ON pgwork.queues TO pgwork_operator",
-         "bad roles: role pgwork_operator has 1 rights that pgwork does not give, for example "
+         "bad roles: role pgwork_operator has 1 rights that pgwork does not grant, for example "
          "DELETE on queues |"},
         {"USAGE ON SCHEMA pgwork TO PUBLIC", "bad roles: everybody has 1 rights "},
         {"SELECT (payload) ON pgwork.live_job TO pgw_it_app",
@@ -430,7 +429,7 @@ static const char *end_of(PGconn *conn)
     return word;
 }
 
-void test_who_holds_vacuum_back(void)
+void test_sessions_that_hold_vacuum_back_are_named(void)
 {
     PGconn *conn = pgtemp_connect();
 
@@ -502,7 +501,7 @@ void test_a_replica_without_a_slot_holds_vacuum_back(void)
 }
 
 /* It takes a snapshot that is held for long, and very many acquisitions. */
-void test_locks_and_permits_full_of_dead_rows_are_told(void)
+void test_locks_and_permits_full_of_dead_tuples_are_reported(void)
 {
 #define TABLE(name, live, dead)                                                                    \
     "SELECT '" name "'::regclass AS relid, name '" name "' AS relname, " live                      \
@@ -514,14 +513,13 @@ void test_locks_and_permits_full_of_dead_rows_are_told(void)
                                     "20000") " UNION ALL " TABLE("pgwork.permit", "8", "9000");
 #undef TABLE
     const char *found =
-        found_in(PGW__SQL_DOCTOR_TABLES, "pg_stat_user_tables", some, "%makes%slower");
+        found_in(PGW__SQL_DOCTOR_TABLES, "pg_stat_user_tables", some, "%which slow down%");
 
-    ASSERT_HAS("1 pgwork.named_lock: 3 live and 20000 dead rows, and each of these makes locks",
-               found);
-    ASSERT_HAS("2 pgwork.permit: 8 live and 100001 dead rows, and each of these makes semaphores",
-               found);
+    ASSERT_HAS("1 pgwork.named_lock: 3 live and 20000 dead rows, which slow down locks", found);
+    ASSERT_HAS("2 pgwork.permit: 8 live and 100001 dead rows, which slow down semaphores", found);
     ASSERT_HAS("vacuum horizon", found);
-    TEST_ASSERT_NULL(found_in(PGW__SQL_DOCTOR_TABLES, "pg_stat_user_tables", few, "%makes%slower"));
+    TEST_ASSERT_NULL(
+        found_in(PGW__SQL_DOCTOR_TABLES, "pg_stat_user_tables", few, "%which slow down%"));
 }
 
 /* Its xmin is shown as it was. */
@@ -550,23 +548,26 @@ static const char *ids_go_back(uint32_t transactions, uint32_t multixacts)
     return found_in(PGW__SQL_DOCTOR_HORIZON, "pg_database", rows, "%ids of database");
 }
 
-void test_ids_that_run_out_are_told(void)
+void test_ids_that_run_out_are_reported(void)
 {
     TEST_ASSERT_NULL(ids_go_back(999000000, 999000000));
-    ASSERT_HAS("1 transaction ids of database \"old\" go back 10", ids_go_back(1001000000, 5));
-    ASSERT_HAS("2 transaction ids of database \"old\" go back 16", ids_go_back(1601000000, 5));
-    ASSERT_HAS("1 multixact ids of database \"old\" go back 10", ids_go_back(5, 1001000000));
+    ASSERT_HAS("1 transaction ids of database \"old\" have an age of 10",
+               ids_go_back(1001000000, 5));
+    ASSERT_HAS("2 transaction ids of database \"old\" have an age of 16",
+               ids_go_back(1601000000, 5));
+    ASSERT_HAS("1 multixact ids of database \"old\" have an age of 10", ids_go_back(5, 1001000000));
 }
 
 /* It takes gigabytes to fill it. */
-void test_a_queue_of_notifications_that_fills_is_told(void)
+void test_a_queue_of_notifications_that_fills_is_reported(void)
 {
-    const char *const view = "pg_notification_queue_usage()", *const word = "the server''s queue";
+    const char *const view = "pg_notification_queue_usage()",
+                      *const word = "the server''s notification queue";
 
     TEST_ASSERT_NULL(found_in(PGW__SQL_DOCTOR_SERVER, view, "SELECT 0.49", word));
-    ASSERT_HAS("1 the server's queue of notifications is 50 % full | A session that listens",
+    ASSERT_HAS("1 the server's notification queue is 50 % full | A listening session",
                found_in(PGW__SQL_DOCTOR_SERVER, view, "SELECT 0.501", word));
-    ASSERT_HAS("2 the server's queue of notifications is 90 % full: nobody is woken",
+    ASSERT_HAS("2 the server's notification queue is 90 % full: workers are not woken up",
                found_in(PGW__SQL_DOCTOR_SERVER, view, "SELECT 0.9", word));
 }
 
@@ -589,7 +590,7 @@ void test_a_schema_that_cannot_be_asked_for_is_not_taken_for_missing(void)
     ASSERT_ST(PGW_ENOTFOUND, pgw_queue_pause(h, "nowhere"), h); /* the transaction has failed */
     memset(&s, 0, sizeof(s));
     ASSERT_ST(PGW_OK, pgw_doctor(h, write_down, &s), h);
-    ASSERT_HAS("bad schema version: cannot be examined", s.text);
+    ASSERT_HAS("bad schema version: check failed", s.text);
     TEST_ASSERT_NULL_MESSAGE(strstr(s.text, "there is no schema"), s.text);
     ASSERT_ST(PGW_OK, pgw_txn_rollback(h), h);
 }
@@ -608,30 +609,31 @@ void test_a_schema_of_another_version(void)
                visit(other)->text);
     TEST_ASSERT_NULL(strstr(visit(other)->text, "another text"));
     pgtemp_exec("UPDATE aged.migration SET checksum = 'x'");
-    ASSERT_HAS("bad schema version: migration 1 of schema aged was applied from another text",
+    ASSERT_HAS("bad schema version: migration 1 of schema aged was applied with another text",
                visit(other)->text);
     pgw_close(other);
 }
 
-void test_what_a_role_may_not_look_at_is_not_checked_and_is_no_trouble(void)
+void test_a_table_that_a_role_may_not_read_is_not_checked_and_is_not_a_fault(void)
 {
     const sheet *s;
     char dsn[1200];
     const char *const pairs[] = {"dsn", dsn, "schema.check", "off", NULL};
     pgw *other;
 
-    pgtemp_exec("DROP ROLE IF EXISTS pgw_it_guest; CREATE ROLE pgw_it_guest LOGIN");
-    snprintf(dsn, sizeof(dsn), "%s user=pgw_it_guest", pgtemp_dsn());
+    pgtemp_exec(
+        "DROP ROLE IF EXISTS pgw_it_without_rights; CREATE ROLE pgw_it_without_rights LOGIN");
+    snprintf(dsn, sizeof(dsn), "%s user=pgw_it_without_rights", pgtemp_dsn());
     other = it_open_with(pairs);
     s = visit(other);
     ASSERT_HAS("note queues: not checked: needs pgwork_operator: permission denied", s->text);
     TEST_ASSERT_NULL_MESSAGE(strstr(s->text, "cannot be examined"), s->text);
-    ASSERT_HAS("GRANT pg_read_all_stats TO pgw_it_guest", visit(other)->text);
+    ASSERT_HAS("GRANT pg_read_all_stats TO pgw_it_without_rights", visit(other)->text);
     pgw_close(other);
-    pgtemp_exec("DROP ROLE pgw_it_guest");
+    pgtemp_exec("DROP ROLE pgw_it_without_rights");
 }
 
-void test_what_an_operator_may_not_look_at_is_bad(void)
+void test_a_table_that_an_operator_may_not_read_is_bad(void)
 {
     char dsn[1200];
     const char *const pairs[] = {"dsn", dsn, NULL};
@@ -641,7 +643,7 @@ void test_what_an_operator_may_not_look_at_is_bad(void)
                 "pgwork_operator; REVOKE SELECT ON pgwork.queues FROM pgwork_operator");
     snprintf(dsn, sizeof(dsn), "%s user=pgw_it_barred", pgtemp_dsn());
     other = it_open_with(pairs);
-    ASSERT_HAS("bad reaper: cannot be examined: permission denied", visit(other)->text);
+    ASSERT_HAS("bad reaper: check failed: permission denied", visit(other)->text);
     pgw_close(other);
     pgtemp_exec("DROP ROLE pgw_it_barred; SELECT pgwork._grant()");
 }
@@ -713,7 +715,7 @@ static void await_wait(PGconn *conn)
 }
 
 /* Any role that may connect can take them. */
-void test_who_holds_our_advisory_locks_from_outside_is_told(void)
+void test_foreign_holders_of_our_advisory_locks_are_reported(void)
 {
     char dsn[1200], sql[300];
     PGconn *conn;
@@ -763,7 +765,7 @@ void test_who_holds_our_advisory_locks_from_outside_is_told(void)
 }
 
 /* And so keeps all others out; the check that meets it is given up soon. */
-void test_who_waits_for_such_a_lock_is_found_with_those_it_waits_for(void)
+void test_a_waiter_for_such_a_lock_is_found_with_its_blockers(void)
 {
     PGconn *reads = pgtemp_connect(), *waits = pgtemp_connect();
     char expected[80];
@@ -776,10 +778,10 @@ void test_who_waits_for_such_a_lock_is_found_with_those_it_waits_for(void)
     snprintf(expected, sizeof(expected), "bad locks: session %d", PQbackendPID(waits));
     ASSERT_HAS(expected, s->text);
     ASSERT_HAS("waits to lock leased_table for 00:00:0", s->text);
-    ASSERT_HAS("all others wait behind it", s->text);
+    ASSERT_HAS("all other sessions wait behind it", s->text);
     snprintf(expected, sizeof(expected), "It waits for %d:", PQbackendPID(reads));
     ASSERT_HAS(expected, s->text);
-    ASSERT_HAS("bad registered tables: cannot be examined: canceling statement due to lock timeout",
+    ASSERT_HAS("bad registered tables: check failed: canceling statement due to lock timeout",
                s->text);
     end(waits);
     PQfinish(reads);

@@ -295,6 +295,28 @@ void test_many_mix_what_they_like(void)
     pgw_batch_free(batch);
 }
 
+void test_a_debounced_job_has_the_last_payload_and_expires(void)
+{
+    pgw_job_spec job = PGW_JOB_SPEC_INIT;
+    pgw_enqueued one;
+    int64_t id, again;
+
+    job.key = "k", job.payload = "1", job.key_policy = PGW_KEY_POLICY_DELAY;
+    job.delay_ms = 60000, job.key_period_ms = 90000, job.ttl_ms = 5000;
+    ASSERT_ST(PGW_OK, pgw_enqueue(h, "debounced", &job, &id), h);
+    job.payload = "2", job.kind = "x", job.priority = 3;
+    job.key_replace = PGW_KEY_REPLACE_KIND | PGW_KEY_REPLACE_PRIORITY;
+    ASSERT_ST(PGW_OUTCOME_REPLACED, pgw_enqueue(h, "debounced", &job, &again), h);
+    TEST_ASSERT_EQUAL_INT64(id, again);
+    TEST_ASSERT_EQUAL_STRING(
+        "2 x 3 60 65",
+        pgtemp_value("SELECT concat_ws(' ', payload, kind, priority, round(extract(epoch FROM "
+                     "run_at - created_at)), round(extract(epoch FROM expires_at - created_at))) "
+                     "FROM pgwork.job WHERE queue = 'debounced'"));
+    ASSERT_ST(PGW_OUTCOME_REPLACED, pgw_enqueue_many(h, "debounced", &job, 1, &one), h);
+    TEST_ASSERT_EQUAL_INT64(id, one.id);
+}
+
 void test_unique_keys_and_their_policies(void)
 {
     pgw_job_spec job = PGW_JOB_SPEC_INIT;
@@ -669,7 +691,7 @@ void test_outputs_are_kept_as_long_as_retention_says(void)
         pgtemp_value("SELECT output FROM pgwork.job WHERE queue = 'kept' AND output IS NOT NULL"));
 }
 
-void test_extend_prolongs_and_tells_of_a_cancel(void)
+void test_extend_prolongs_and_reports_a_cancel(void)
 {
     pgw_ref refs[3];
     int i;
@@ -795,7 +817,7 @@ static void *send_later(void *arg)
     return it_enqueue(s->h, s->queue, "\"hello\"") > 0 ? arg : NULL;
 }
 
-/* In a transaction that is open when the other goes to sleep: it saw no sign, and is not seen. */
+/* In a transaction that is open when the other registers: neither sees the other. */
 static void *commit_later(void *arg)
 {
     const sender *s = arg;

@@ -199,7 +199,7 @@ void test_a_failed_migration_is_undone_and_can_be_repeated(void)
     pgw_close(h);
 }
 
-void test_who_may_not_create_is_told_so(void)
+void test_a_role_that_may_not_create_is_reported(void)
 {
     char dsn[1200];
     const char *const pairs[] = {"dsn", dsn, "schema", "forbidden", "schema.check", "off", NULL};
@@ -209,7 +209,7 @@ void test_who_may_not_create_is_told_so(void)
     snprintf(dsn, sizeof(dsn), "%s user=pgw_it_no_creator", pgtemp_dsn());
     h = it_open_with(pairs);
     ASSERT_ST(PGW_EPERM, pgw_migrate_up(h, NULL), h);
-    ASSERT_HAS("may CREATE in the database", pgw_error_hint(h));
+    ASSERT_HAS("the right CREATE on the database", pgw_error_hint(h));
     pgw_close(h);
     pgtemp_exec("DROP ROLE pgw_it_no_creator");
 }

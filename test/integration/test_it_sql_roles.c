@@ -211,7 +211,7 @@ static void call_everything(PGconn *conn)
         kit_do(conn, "SELECT %s", calls[i]);
 }
 
-void test_R17_temporary_tables_of_the_same_names_are_not_looked_at(void)
+void test_R17_temporary_tables_of_the_same_names_are_not_read(void)
 {
     kit_do(a, "CREATE TEMP TABLE trapped (who text); GRANT ALL ON trapped TO PUBLIC");
     kit_do(a, "SET ROLE pgwork_operator");
@@ -253,7 +253,7 @@ void test_R17_a_hostile_search_path_shadows_nothing(void)
     kit_do(a, "RESET ROLE; RESET search_path; DROP SCHEMA evil CASCADE");
 }
 
-void test_what_is_public_has_a_comment(void)
+void test_each_public_object_has_a_comment(void)
 {
     TEST_ASSERT_NULL(kit_text(
         a, "SELECT string_agg(proname, ', ')" EACH_FUNCTION

@@ -96,7 +96,7 @@ void test_on_an_attached_handle_transactions_are_the_callers(void)
     TEST_ASSERT_EQUAL(PGW_EMISUSE, pgw_txn_begin(mine));
     TEST_ASSERT_EQUAL(PGW_EMISUSE, pgw_txn_commit(mine));
     TEST_ASSERT_EQUAL(PGW_EMISUSE, pgw_txn_rollback(mine));
-    TEST_ASSERT_NOT_NULL(strstr(pgw_error_message(mine), "are the caller's"));
+    TEST_ASSERT_NOT_NULL(strstr(pgw_error_message(mine), "the caller controls"));
     pgw_close(mine);
     PQfinish(conn);
 }
@@ -190,7 +190,7 @@ void test_the_callback_form_does_not_leave_an_armed_transaction_open(bool uses, 
     TEST_ASSERT_EQUAL_INT64(0, pgtemp_number("SELECT sum(n) FROM t"));
 }
 
-void test_what_can_be_repeated_is_repeated_up_to_a_bound(void)
+void test_a_transaction_that_can_be_repeated_is_repeated_up_to_a_bound(void)
 {
     pgw_status told = PGW_ERETRY;
 
@@ -216,7 +216,7 @@ static pgw_table_lock_opts locking(const char *where)
     return o;
 }
 
-void test_rows_are_locked_and_told_in_the_order_of_their_keys(void)
+void test_rows_are_locked_and_returned_in_the_order_of_their_keys(void)
 {
     const char *const keys[] = {"9", "r99", "0", "r1", "3", "r30", "0", "r1", "7", "nobody"};
     pgw_table_lock_opts o = locking(NULL);
@@ -345,7 +345,7 @@ void test_a_timeout_leaves_no_trace(void)
 }
 
 /* Nothing was sent that could fail, so the transaction goes on, as it was before. */
-void test_nor_does_one_of_a_statement_that_was_never_sent(void)
+void test_a_statement_that_was_never_sent_does_not_fail_the_transaction(void)
 {
     static char where[1100000];
     const char *const was = "7s";
@@ -358,7 +358,7 @@ void test_nor_does_one_of_a_statement_that_was_never_sent(void)
     must(pgw_txn_begin(h));
     must(pgw__pq_text(h, "set", "SET LOCAL lock_timeout = '7s'", &(pgw__call){0}));
     TEST_ASSERT_EQUAL_STRING("PGW_ELIMIT", pgw_status_name(pgw_table_lock(h, t, &o, &rows)));
-    TEST_ASSERT_EQUAL_STRING("the statement became longer than 1 MB", pgw_error_message(h));
+    TEST_ASSERT_EQUAL_STRING("the statement is longer than 1 MB", pgw_error_message(h));
     must(pgw__pq_text(h, "show", "SHOW lock_timeout",
                       &(pgw__call){.read = read_text, .ctx = &was, .ctx_size = sizeof(was)}));
     /* and in one that has failed the diagnostics is the server's */
@@ -378,7 +378,7 @@ void test_locks_without_a_transaction_are_refused(void)
     pgw *mine;
 
     TEST_ASSERT_EQUAL(PGW_EMISUSE, pgw_table_lock(h, t, &o, &rows));
-    TEST_ASSERT_EQUAL_STRING("pgw_txn_begin() first", pgw_error_hint(h));
+    TEST_ASSERT_EQUAL_STRING("call pgw_txn_begin() first", pgw_error_hint(h));
     TEST_ASSERT_EQUAL(PGW_OK, pgw_attach(conn, NULL, &mine));
     TEST_ASSERT_EQUAL(PGW_EMISUSE, pgw_table_lock(mine, t, &o, &rows));
     PQclear(PQexec(conn, "BEGIN"));

@@ -17,6 +17,14 @@ BEGIN {
     phrase("(hand|hands|handed) back", "hand back", "requeue")
     phrase("(take|takes|taken|taking) (the job |jobs |them |it )?back", "take back", "requeue")
     phrase("(^| )(straggler|sleeping sign|crate|textbook queue|short way|long way)", "old word", "see the glossary: late commit, waiter, batch row, one-table queue, fast path")
+    phrase("(^|[^a-z])[Ww]hoever ", "whoever", "name the subject: a role that, a session that")
+    phrase("[Ss]omebody", "somebody", "name the subject: another session, another process")
+    phrase("(^| )anew( |[.;,]|$)", "anew", "again")
+    phrase("what(ever)? (becomes|became) of", "what becomes of", "the outcome of, the state of")
+    phrase("as (the|its|that) (queue|job|schedule)( or its queue)? says", "as the queue says", "that of the queue")
+    phrase("(^| )be looked at|looked at (once )?more|(two|first|last) looks?( |$)", "look", "check, read, search")
+    phrase("(goes?|brought|brings?|puts?) back to ready", "back to ready", "makes ready again")
+    phrase("stays (done|gone) .* told", "is told", "stderr says")
     while (allow != "" && (getline line < allow) > 0) {
         if (line ~ /^(#|$)/) continue
         split(line, word, " ")

@@ -43,7 +43,8 @@ static void see_defaults(const pgw__call *call)
     TEST_ASSERT_EQUAL_INT64(60000, p[14].v.i);
     TEST_ASSERT_EQUAL_INT64(0, p[15].v.i);
     TEST_ASSERT_EQUAL_INT64(300000, p[16].v.i);
-    TEST_ASSERT_EQUAL(PGW__END, p[17].type);
+    TEST_ASSERT_TRUE(p[17].null);
+    TEST_ASSERT_EQUAL(PGW__END, p[18].type);
 }
 
 void test_defaults(void)
@@ -65,7 +66,7 @@ static int see_time(int64_t at_us, const char *local, void *arg)
     return 0;
 }
 
-void test_what_is_refused_is_not_sent(void)
+void test_refused_arguments_are_not_sent(void)
 {
     pgw_cron_opts o = PGW_CRON_OPTS_INIT;
     pgw_job_spec job = PGW_JOB_SPEC_INIT;
@@ -83,9 +84,10 @@ void test_what_is_refused_is_not_sent(void)
                              "column 5: expected a day that one of these months has, got \"30\"",
                              fake.message);
     REFUSED(pgw_cron_create(FAKE_H, "s", "* * * * \xff", NULL, NULL));
-    TEST_ASSERT_EQUAL_STRING("argument expression is wrong: weekday field, column 9: expected "
-                             "* or 0..7 or sun..sat, got a character beyond ASCII",
-                             fake.message);
+    TEST_ASSERT_EQUAL_STRING(
+        "argument `expression` is not valid: weekday field, column 9: expected "
+        "* or 0..7 or sun..sat, got a character beyond ASCII",
+        fake.message);
     o.misfire = (pgw_misfire)3;
     REFUSED(pgw_cron_create(FAKE_H, "s", "@daily", &o, NULL));
     o.misfire = PGW_MISFIRE_ALL, o.misfire_max = 0;

@@ -208,7 +208,7 @@ void test_a_release_without_an_answer_ends_the_session(void)
     TEST_ASSERT_EQUAL_INT(1, session.drops);
 }
 
-void test_to_ask_is_no_verb_and_to_release_is_one(void)
+void test_checking_a_lock_keeps_an_armed_verb_and_releasing_disarms_it(void)
 {
     pgw_lock *l = taken("a");
 
@@ -286,7 +286,7 @@ void test_a_failure_with_the_session_gone_needs_no_settling(void)
     failure = PGW_EUNKNOWN;
     TEST_ASSERT_EQUAL(PGW_ECONN, pgw_lock_acquire(FAKE_H, "a", LOCK_AS(PGW_LOCK_EXCLUSIVE, 5), &l));
     TEST_ASSERT_EQUAL_INT(1, fake.calls);
-    TEST_ASSERT_EQUAL_STRING("the connection was lost while it waited for the lock", fake.message);
+    TEST_ASSERT_EQUAL_STRING("the connection was lost while waiting for the lock", fake.message);
 }
 
 /* As where a cancel came late, and may hit what comes next: then the session is given up. */
@@ -300,7 +300,7 @@ void test_a_lock_that_went_with_its_session_is_not_held(void)
     TEST_ASSERT_NULL(l);
     TEST_ASSERT_NULL(session.kept);
     TEST_ASSERT_EQUAL_INT(1, fake.calls);
-    TEST_ASSERT_EQUAL_STRING("the connection was lost while it waited for the lock", fake.message);
+    TEST_ASSERT_EQUAL_STRING("the connection was lost while waiting for the lock", fake.message);
 }
 
 void test_a_pooler_gets_advice(void)
@@ -396,7 +396,7 @@ void test_a_try_is_one_statement(void)
     FAKE_ROWS(not_granted, 1);
     TEST_ASSERT_EQUAL(PGW_ELOCKED, pgw_lock_acquire(FAKE_H, "a", LOCK_AS(PGW_LOCK_SHARED, 0), &l));
     TEST_ASSERT_EQUAL_INT(1, fake.calls);
-    ASSERT_SAYS("held by somebody else");
+    ASSERT_SAYS("another session holds the lock");
 }
 
 void test_a_stop_between_two_stands(void)

@@ -114,7 +114,7 @@ void test_an_error_has_diagnostics_though_no_verb_failed(void)
 {
     TEST_ASSERT_EQUAL(PGW_ECONFLICT, run((pgw_status[]){PGW_ECONFLICT}, 3));
     TEST_ASSERT_EQUAL(PGW_ECONFLICT, fake.error);
-    ASSERT_SAYS("the function that ran in the transaction");
+    ASSERT_SAYS("the function in the transaction");
     fake.error = PGW_ELEASE; /* a verb's, with its own words */
     fake.message[0] = '\0';
     TEST_ASSERT_EQUAL(PGW_ELEASE, run((pgw_status[]){PGW_ELEASE}, 3));
@@ -130,7 +130,7 @@ void test_only_what_can_be_repeated_is_and_not_for_ever(void)
     TEST_ASSERT_EQUAL_STRING("bfrwbfr", seen);
 }
 
-void test_a_commit_tells_how_it_ended(void)
+void test_a_commit_returns_how_it_ended(void)
 {
     commits = PGW_EUNKNOWN;
     TEST_ASSERT_EQUAL(PGW_EUNKNOWN, run((pgw_status[]){PGW_OK}, 3));
