@@ -180,8 +180,7 @@ void check_frame(check *c, const history *h)
         /* A call without an answer may still run, for a while. */
         const int64_t to = k->status != S_UNKNOWN ? k->o->t : (k->o ? k->o : k->i)->t + 60000000;
         if (k->i->op == OP_win) span_add(&c->windows, k->i->t, to, k->i->a[0]);
-        if (k->i->op >= OP_pau && (k->i->op <= OP_res || k->i->op == OP_unb) &&
-            k->i->a[0] < QUEUES)
+        if (k->i->op >= OP_pau && (k->i->op <= OP_res || k->i->op == OP_unb) && k->i->a[0] < QUEUES)
             span_add(&c->admin[k->i->a[0]], k->i->t, to, k->i->op);
     }
 }

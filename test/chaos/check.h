@@ -62,13 +62,13 @@ enum rule {
                        */
 #define SOON 10000000 /* within which a reaper has done what is due */
 #define WAITED \
-    15000000      /* for a lock that others hold for moments; those who wait give up after 20 s */
-#define PERMITS 3 /* of the semaphore */
-#define QUEUES  10
-#define DROPPED 5 /* the queue that is dropped now and then: what comes meanwhile may be lost */
-#define FIRST_GROUPED 6 /* this queue and the later ones have groups */
-#define OPEN 40000000 /* for so long a claim may stay open whose client is gone */
-#define TICKS   4 /* the queue of a schedule's jobs */
+    15000000 /* for a lock that others hold for moments; those who wait give up after 20 s */
+#define PERMITS       3 /* of the semaphore */
+#define QUEUES        10
+#define DROPPED       5 /* the queue that is dropped now and then: what comes meanwhile may be lost */
+#define FIRST_GROUPED 6        /* this queue and the later ones have groups */
+#define OPEN          40000000 /* for so long a claim may stay open whose client is gone */
+#define TICKS         4        /* the queue of a schedule's jobs */
 
 typedef struct request { /* a call */
     const event *i, *o;  /* o NULL: never answered */

@@ -28,7 +28,7 @@ typedef struct groups {
     gate gates[QUEUES][GROUPS];
     const event **every[QUEUES]; /* settings of all groups of a queue */
     size_t everys[QUEUES];
-    spans busy[QUEUES]; /* in which nobody is promised to be admitted in time */
+    spans busy[QUEUES];      /* in which nobody is promised to be admitted in time */
     spans unblocked[QUEUES]; /* calls that unblock; what: the group, 0: all */
     map members;
     struct passing { /* what the transaction that is looked at has changed */
@@ -38,7 +38,8 @@ typedef struct groups {
         size_t at;
     } * passing;
     size_t passings;
-    int64_t commit, began; /* the transaction that is looked at: when it has begun, at the earliest */
+    int64_t commit,
+        began; /* the transaction that is looked at: when it has begun, at the earliest */
 } groups;
 
 static void *more(void *list, size_t n, size_t size)
@@ -98,9 +99,8 @@ static int64_t began(groups *g, size_t at)
         const lease *its = l->op == OP_lea ? lease_of(c, l->a[1], l->a[2]) : NULL;
         if (!its) continue;
         const event *taken = its->taken;
-        const request *claim = taken && taken->call
-                                   ? map_get(&c->by_call, CALL_KEY(taken->proc, taken->call))
-                                   : NULL;
+        const request *claim =
+            taken && taken->call ? map_get(&c->by_call, CALL_KEY(taken->proc, taken->call)) : NULL;
         g->began = claim ? claim->i->t : e->t - (taken ? 2 * SOON : OPEN);
         break;
     }
@@ -186,8 +186,8 @@ static int64_t count(const groups *g, const gate *gt, int64_t t)
 static bool stopped(const groups *g, const gate *gt, int64_t from, int64_t t)
 {
     for (size_t i = 0; i < gt->n; i++)
-        if (gt->m[i]->state == ST_DEAD && gt->m[i]->since < from &&
-            policy(g, gt) == POLICY_BLOCK && !unblocked(g, gt, gt->m[i]->since, t))
+        if (gt->m[i]->state == ST_DEAD && gt->m[i]->since < from && policy(g, gt) == POLICY_BLOCK &&
+            !unblocked(g, gt, gt->m[i]->since, t))
             return true;
     return false;
 }

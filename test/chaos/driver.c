@@ -160,13 +160,13 @@ static void add(const char *role, int n)
 {
     const char *direct = getenv("CHAOS_DIRECT"), *wire = getenv("CHAOS_PROXY"),
                *pool = getenv("CHAOS_POOL");
-    const char *user = strcmp(role, "operator") == 0 || strcmp(role, "keeper") == 0
-                           ? "chaos_operator"
-                       : strcmp(role, "producer") == 0 || strcmp(role, "late") == 0 || strcmp(role, "group") == 0
-                           ? "chaos_producer"
-                           : "chaos_worker";
-    const bool needs_session = strcmp(role, "lock") == 0 || strcmp(role, "sql") == 0 ||
-                               strcmp(role, "group") == 0;
+    const char *user =
+        strcmp(role, "operator") == 0 || strcmp(role, "keeper") == 0 ? "chaos_operator"
+        : strcmp(role, "producer") == 0 || strcmp(role, "late") == 0 || strcmp(role, "group") == 0
+            ? "chaos_producer"
+            : "chaos_worker";
+    const bool needs_session =
+        strcmp(role, "lock") == 0 || strcmp(role, "sql") == 0 || strcmp(role, "group") == 0;
     for (int i = 0; i < n && process_count < 64; i++) {
         process *p = &processes[process_count++];
         const int way = strcmp(role, "operator") == 0 ? 0 : i % 4;
@@ -182,8 +182,8 @@ static void add(const char *role, int n)
             snprintf(p->dsn, sizeof(p->dsn), "%s user=%s", direct, user);
         if (strcmp(role, "sql") == 0 || strcmp(role, "group") == 0) {
             const size_t used = strlen(p->dsn);
-            snprintf(p->dsn + used, sizeof(p->dsn) - used, " application_name=chaos-%s connect_timeout=5",
-                     role);
+            snprintf(p->dsn + used, sizeof(p->dsn) - used,
+                     " application_name=chaos-%s connect_timeout=5", role);
         }
         start(p);
     }
@@ -384,10 +384,9 @@ int main(int argc, char **argv)
     static const struct {
         const char *role;
         int n;
-    } crew[] = {{"reaper", 2},  {"producer", 3}, {"late", 2},     {"worker", 4},
-                {"runtime", 3}, {"sql", 3},      {"operator", 1}, {"lock", 4},
-                {"sema", 4},    {"node", 3},     {"counter", 3},  {"rows", 3},
-                {"group", 3},   {"keeper", 1}};
+    } crew[] = {{"reaper", 2},  {"producer", 3}, {"late", 2},  {"worker", 4}, {"runtime", 3},
+                {"sql", 3},     {"operator", 1}, {"lock", 4},  {"sema", 4},   {"node", 3},
+                {"counter", 3}, {"rows", 3},     {"group", 3}, {"keeper", 1}};
     char hist_folder[400];
 
     if (argc != 3) return 2;

@@ -110,8 +110,7 @@ static void admit(int64_t queue)
 
 static void add_jobs(void)
 {
-    const int64_t call = ++m.calls, first = m.made + 1, count = 1 + draw(4),
-                  queue = some_queue();
+    const int64_t call = ++m.calls, first = m.made + 1, count = 1 + draw(4), queue = some_queue();
     const int64_t delay_ms = draw(4) == 0 ? 500 : 0,
                   key = count == 1 && draw(3) == 0 ? 1 + draw(3) : 0;
     const int fate = draw(8); /* 0: rolled back, 1: unknown and not done, 2: unknown and done */

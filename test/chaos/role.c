@@ -138,11 +138,11 @@ int main(int argc, char **argv)
         const char *name;
         void (*run)(void);
     } roles[] = {
-        {"producer", role_producer}, {"late", role_late},       {"worker", role_worker},
-        {"runtime", role_runtime},   {"reaper", role_reaper},   {"sql", role_sql},
-        {"operator", role_operator}, {"group", role_group},     {"keeper", role_keeper},
-        {"lock", role_lock},       {"sema", role_sema},
-        {"node", role_node},         {"counter", role_counter}, {"rows", role_rows},
+        {"producer", role_producer}, {"late", role_late},     {"worker", role_worker},
+        {"runtime", role_runtime},   {"reaper", role_reaper}, {"sql", role_sql},
+        {"operator", role_operator}, {"group", role_group},   {"keeper", role_keeper},
+        {"lock", role_lock},         {"sema", role_sema},     {"node", role_node},
+        {"counter", role_counter},   {"rows", role_rows},
     };
     char path[300];
 

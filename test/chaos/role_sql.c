@@ -164,7 +164,8 @@ static void claim(int mode)
     static const int sizes[] = {1, 7, 33, 100, 1000};
     char sql[300];
     PGresult *res = NULL;
-    const int queue = draw(4) ? draw(4) : GROUPED + draw(4), max = sizes[draw(mode ? 5 : 3)], counter = draw(4);
+    const int queue = draw(4) ? draw(4) : GROUPED + draw(4), max = sizes[draw(mode ? 5 : 3)],
+              counter = draw(4);
     const int64_t call = hist_call(), lease_ms = 2000 + draw(2000);
     const int long_ms = queue < GROUPED ? 12000 : late_ms();
 
@@ -282,7 +283,9 @@ void admin_cancel(pgw *by, int queue, bool undo)
     int64_t calls[20];
     pgw_jobs_opts o = PGW_JOBS_OPTS_INIT;
 
-    o.queue = queue_name(some.queue), o.state = undo ? PGW_STATE_GATED : states[draw(queue < GROUPED ? 3 : 4)], o.limit = 1 + draw(19);
+    o.queue = queue_name(some.queue),
+    o.state = undo ? PGW_STATE_GATED : states[draw(queue < GROUPED ? 3 : 4)],
+    o.limit = 1 + draw(19);
     if (pgw_jobs_each(by, &o, note_id, &some) < 0 || some.n == 0) return;
     for (size_t i = 0; i < some.n; i++) {
         calls[i] = hist_call();

@@ -66,10 +66,14 @@ static void column(row *r, const char *name, const char *v)
         const char *name;
         size_t at;
     } integers[] = {
-        {"queue", offsetof(row, queue)},   {"lane", offsetof(row, lane)},
-        {"pos", offsetof(row, pos)},       {"attempt", offsetof(row, attempt)},
-        {"id", offsetof(row, id)},         {"max_attempts", offsetof(row, max_attempts)},
-        {"priority", offsetof(row, lane)}, {"group_limit", offsetof(row, group_limit)},
+        {"queue", offsetof(row, queue)},
+        {"lane", offsetof(row, lane)},
+        {"pos", offsetof(row, pos)},
+        {"attempt", offsetof(row, attempt)},
+        {"id", offsetof(row, id)},
+        {"max_attempts", offsetof(row, max_attempts)},
+        {"priority", offsetof(row, lane)},
+        {"group_limit", offsetof(row, group_limit)},
         {"queue_limit", offsetof(row, queue_limit)},
     };
     const char *tag;

@@ -555,7 +555,8 @@ static bool stale_frees(void)
         if (sets(&h.e[k], grp) && h.e[k].a[3] > limit) return false;
     for (size_t k = h.n; k-- > 0;) {
         event *g = &h.e[k];
-        if (!is(g, 't', OP_gon) || g->call >= commit || g->a[0] != 6 || group_of(g) != grp) continue;
+        if (!is(g, 't', OP_gon) || g->call >= commit || g->a[0] != 6 || group_of(g) != grp)
+            continue;
         for (size_t i = 0; i < h.n; i++)
             if (h.e[i].phase == 't' && h.e[i].call > commit) h.e[i].call++;
         g->call = commit + 1, g->t = t + 1;

@@ -35,8 +35,8 @@ static size_t size = 1 << 16, used;
 static job **touched;
 static size_t touches, capacity;
 static int64_t queues[1000],
-    limits[1000]; /* by id in the database: number in the name, max_attempts */
-static bool limited[100];      /* queues that have a limit of their own, by number */
+    limits[1000];               /* by id in the database: number in the name, max_attempts */
+static bool limited[100];       /* queues that have a limit of their own, by number */
 static int64_t setting[100][5]; /* limits of groups and queues that this transaction has set */
 static int settings_seen;
 static uint64_t done_lsn;

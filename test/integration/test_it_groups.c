@@ -226,8 +226,8 @@ void test_a_redriven_letter_goes_on_where_it_stopped_its_group(void)
 void test_jobs_that_came_while_a_letter_stopped_their_group_are_not_forgotten(void)
 {
     limit("NULL", 2, "block");
-    const long long first = kit_number(
-        a, "SELECT (pgwork.enqueue('q', '{}', grp => 'g', priority => 5)).id");
+    const long long first =
+        kit_number(a, "SELECT (pgwork.enqueue('q', '{}', grp => 'g', priority => 5)).id");
     put(a, "g");
     TEST_ASSERT_EQUAL_INT(2, kit_claim(a, "q", 2, jobs));
     const struct took *letter = &jobs[jobs[0].id == first ? 0 : 1];
@@ -573,7 +573,8 @@ void test_unblocking_a_group_frees_no_place_of_a_job_at_the_gate_of_its_queue(vo
     put(a, "g");
     put(a, "g");
     tick(a);
-    TEST_ASSERT_EQUAL_INT64(0, kit_number(a, "SELECT count(blocked_by) FROM pgwork.group_list('q')"));
+    TEST_ASSERT_EQUAL_INT64(0,
+                            kit_number(a, "SELECT count(blocked_by) FROM pgwork.group_list('q')"));
     TEST_ASSERT_EQUAL_INT64(0, kit_number(a, "SELECT pgwork.group_unblock('q', 'g')"));
     tick(a);
     TEST_ASSERT_EQUAL_INT64(1, kit_number(a, "SELECT admitted FROM pgwork.group_list('q', 'g')"));
