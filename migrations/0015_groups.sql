@@ -249,7 +249,7 @@ BEGIN
         INSERT INTO pgwork.admitted_job (queue, id, gate, low, terms)
         SELECT q.id, d.id, d.gate, d.place, q.group_terms FROM d UNION ALL
         SELECT q.id, n.id, n.grp, pgwork._place(n.priority, n.id), q.group_terms FROM next n
-    ), high AS MATERIALIZED ( -- full now, and somebody may wait before the place where the search goes on
+    ), high AS MATERIALIZED ( -- full now, and a job may wait before the place where the search goes on
         SELECT r.gate, r.start, a.ctid AS at
           FROM (SELECT r.gate, r.start FROM room r WHERE r.n = 0 AND NOT r.shut UNION ALL
                 SELECT c.gate, max(c.place) FROM c WHERE c.others GROUP BY c.gate, c.n HAVING count(*) = c.n) r

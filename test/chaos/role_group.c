@@ -89,7 +89,7 @@ static void hold(int queue, int group)
     snprintf(name, sizeof(name), "g%d", group);
     const pgw_status st = pgw_group_hold(h, queue_name(queue), name, for_ms);
     if (st == PGW_OK) fired(C_group_hold);
-    nap_ms(draw(3000));
+    nap_ms(1000 + draw(2500));
     if (st != PGW_OK || for_ms == PGW_UNLIMITED) unblock(queue, group);
 }
 
