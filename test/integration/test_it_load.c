@@ -56,7 +56,7 @@ static void check_many(const char *queue)
         {"count(*) FILTER (WHERE state = 'delayed' AND run_at BETWEEN now() + interval '50 min' "
          "AND now() + interval '61 min')",
          "5000"},
-        {"count(*) FILTER (WHERE state = 'delayed' AND run_at <= now() AND grp = 'ann')", "3462"},
+        {"count(*) FILTER (WHERE grp = 'ann' AND (state = 'gated' OR run_at <= now()))", "3462"},
         {"count(*) FILTER (WHERE kind = 'even')", "25000"},
         {"count(*) FILTER (WHERE priority = 1)", "16667"},
         {"count(*) FILTER (WHERE tags = '{t1,\"a \\\"b\\\" \\\\c\"}')", "10000"},
@@ -75,7 +75,7 @@ static void check_many(const char *queue)
     }
     snprintf(
         text, sizeof(text),
-        "SELECT count(*) FILTER (WHERE run_at <= now()) || ' ' || count(*) FROM "
+        "SELECT count(*) FILTER (WHERE state = 'gated' OR run_at <= now()) || ' ' || count(*) FROM "
         "pgwork.job_list('%s', at_most => 100000) WHERE grp = 'ann' AND meta = '{\"t\": 1}' AND "
         "expires_at = '2100-01-01Z'",
         queue);
@@ -446,7 +446,7 @@ void test_a_load_that_has_begun_cannot_be_armed(bool attached)
     ASSERT_ST(PGW_OK, pgw_load_add(load, &job), a); /* that one alone was refused */
     pgw_async(a, never, NULL);
     ASSERT_ST(PGW_EMISUSE, pgw_load_end(load, true, &added), a);
-    ASSERT_HAS("cannot be armed", pgw_error_message(a));
+    ASSERT_HAS("cannot follow pgw_async()", pgw_error_message(a));
     TEST_ASSERT_EQUAL_INT64(0, added);
     TEST_ASSERT_EQUAL_INT64(0, pgtemp_number(asked));
     it_enqueue(a, queue, NULL);
@@ -471,7 +471,7 @@ void test_a_load_by_copy_has_the_handle_for_itself(void)
 
     ASSERT_ST(PGW_OK, pgw_load_begin(h, "alone", &load), h);
     ASSERT_ST(PGW_EMISUSE, pgw_enqueue(h, "alone", &job, NULL), h);
-    ASSERT_HAS("a load is under way", pgw_error_message(h));
+    ASSERT_HAS("a load is in progress", pgw_error_message(h));
     ASSERT_ST(PGW_EMISUSE, pgw_txn_commit(h), h);
     ASSERT_ST(PGW_EMISUSE, pgw_load_begin(h, "alone", &second), h);
     TEST_ASSERT_NULL(second);
