@@ -104,7 +104,7 @@ static int64_t began(groups *g, size_t at)
         g->began = claim ? claim->i->t : e->t - (taken ? 2 * SOON : OPEN);
         break;
     }
-    g->began -= SLACK;
+    g->began -= clock_set(c, e->t - 60000000, e->t) ? SLACK : SLACK / 4;
     return g->began;
 }
 

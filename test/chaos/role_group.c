@@ -89,7 +89,7 @@ static void hold(int queue, int group)
     snprintf(name, sizeof(name), "g%d", group);
     const pgw_status st = pgw_group_hold(h, queue_name(queue), name, for_ms);
     if (st == PGW_OK) fired(C_group_hold);
-    nap_ms(draw(3000));
+    nap_ms(1000 + draw(2500));
     if (st != PGW_OK || for_ms == PGW_UNLIMITED) unblock(queue, group);
 }
 
@@ -117,7 +117,7 @@ void role_keeper(void)
         case 2:
         case 3: change_limit(GROUPED + draw(4)); break;
         case 4:
-        case 5: unblock(8, draw(GROUPS)); break;
+        case 5: unblock(draw(3) ? 8 : 9, draw(GROUPS)); break;
         case 6:
             call = admin_begin(OP_red, 8, 0);
             st = pgw_redrive(h, "q8", NULL, &n);

@@ -3,4 +3,5 @@
 # roles: worker sql reaper group keeper
 # faults: -
 # pace: 4
+# seconds: 60
 s/r.held_until > now_is IS TRUE OR/false OR/

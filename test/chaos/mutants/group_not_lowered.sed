@@ -3,4 +3,5 @@
 # roles: worker sql reaper group keeper
 # faults: -
 # pace: 4
+# seconds: 60
 s/c.others GROUP BY/false GROUP BY/

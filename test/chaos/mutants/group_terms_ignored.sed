@@ -3,4 +3,5 @@
 # roles: worker sql reaper group keeper
 # faults: -
 # pace: 4
+# seconds: 60
 s/e.credit > 0 AND e.terms = q.group_terms/e.credit > 0/

@@ -3,4 +3,5 @@
 # roles: worker sql reaper group keeper
 # faults: -
 # pace: 4
+# seconds: 60
 s/ AND d.gate IS NULL OFFSET 0/ OFFSET 0/
