@@ -41,7 +41,7 @@ DECLARE
     viewers CONSTANT text[] := ARRAY[
         'depth', 'queue_list', 'job_list', 'absent', 'lock_list', 'sema_list', 'sema_holders', 'cron_next', 'cron_times',
         'table_list', 'foreign_locks', 'sees_payloads', 'queue_counts', 'worker_list', 'overdue', 'demand', 'job_search',
-        'dead_errors', 'error_sort'];
+        'dead_errors', 'error_sort', 'queue_holds', 'rate_list', 'group_list'];
     workers CONSTANT text[] := ARRAY[
         'enqueue', 'enqueue_many', 'claim', 'claim_batch', 'extend', 'complete', 'fail', 'snooze', 'hold', 'release', 'absent', 'idle', 'awake', 'set_aside',
         'reap', 'promote', 'prune', 'maintain', 'beat', 'queue_list', 'worker_report', 'group_hold', 'group_list',
