@@ -334,7 +334,8 @@ CREATE VIEW pgwork.log AS
 SELECT l.run, min(l.at) AS at, max(l.at) AS until, l.who, l.verb, l.filter, l.change, sum(l.n)::bigint AS n
   FROM pgwork.log_entry l GROUP BY l.run, l.who, l.verb, l.filter, l.change;
 
--- Ready jobs leave their rows, those that nobody holds. A batch row is cut into single jobs before, as a claim does it.
+-- Ready jobs leave their rows, those that nobody holds. A batch row is cut into single jobs before, as a claim does it; one
+-- that was held then stays whole, also when it is free again a moment later.
 CREATE FUNCTION pgwork._pull_ready(q pgwork.queue, ids bigint[]) RETURNS SETOF pgwork.live_job LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
 DECLARE r record;
@@ -349,7 +350,7 @@ BEGIN
     RETURN QUERY DELETE FROM pgwork.live_job j WHERE j.ctid = ANY (ARRAY(
         SELECT l.ctid FROM unnest(_pull_ready.ids) u (id) CROSS JOIN LATERAL pgwork._find(q.id, u.id) f
          CROSS JOIN LATERAL (SELECT l.ctid FROM pgwork.live_job l WHERE l.queue = q.id AND l.lane = f.lane AND l.pos = f.pos
-                                AND l.token IS NULL AND coalesce(l.id, l.pos) = u.id FOR UPDATE SKIP LOCKED) l
+                                AND l.token IS NULL AND l.ids IS NULL AND coalesce(l.id, l.pos) = u.id FOR UPDATE SKIP LOCKED) l
          WHERE NOT f.leased)) RETURNING j.*;
 END $$;
 

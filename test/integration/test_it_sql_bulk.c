@@ -146,15 +146,18 @@ static void race(PGconn *conn, int i, void *ctx)
 
 void test_no_job_is_lost_or_doubled_while_others_claim_and_finish(void)
 {
-    fill(JOBS);
-    kit_race(RACERS, race, NULL);
-    kit_do(a, "SELECT pgwork.maintain()");
-    for (int i = 0; i < 2 * JOBS / 100; i++)
-        kit_do(a, "SELECT pgwork.complete(c.queue, ARRAY[c.id], ARRAY[c.token]) FROM "
-                  "pgwork.claim('{q,r}', 100, 'w') c");
-    TEST_ASSERT_EQUAL_STRING("2000 2000 done",
-                             kit_text(b, "SELECT count(*) || ' ' || count(DISTINCT id) || ' ' || "
-                                         "string_agg(DISTINCT state, ',') FROM pgwork.job"));
+    for (int again = 0; again < 5; again++) { /* of claims and moves that meet at one batch row */
+        fill(JOBS);
+        kit_race(RACERS, race, NULL);
+        kit_do(a, "SELECT pgwork.maintain()");
+        for (int i = 0; i < 2 * JOBS / 100; i++)
+            kit_do(a, "SELECT pgwork.complete(c.queue, ARRAY[c.id], ARRAY[c.token]) FROM "
+                      "pgwork.claim('{q,r}', 100, 'w') c");
+        TEST_ASSERT_EQUAL_STRING("2000 2000 done",
+                                 kit_text(b, "SELECT count(*) || ' ' || count(DISTINCT id) || ' ' "
+                                             "|| string_agg(DISTINCT state, ',') FROM pgwork.job"));
+        kit_do(a, "SELECT pgwork.queue_purge('q', 'done'), pgwork.queue_purge('r', 'done')");
+    }
 }
 
 /* -- the filter -- */
