@@ -140,14 +140,15 @@ $(B)/bench/%: $(B)/obj/bench/%.o $(STATIC)
 	$(LINK) -pie -o $@ $^ $(PQ_LIBS)
 
 # chaos runs (test/chaos/README.md)
-CHAOS_ROLE := role role_producer role_worker role_sql role_coord hist
+CHAOS_ROLE := role role_producer role_worker role_sql role_group role_coord hist
 CHAOS_DRIVER := driver nemesis hist
 CHAOS_PROXY := proxy hist
 CHAOS_SINK := sink hist
 CHAOS_TRUTH := truth row hist
-CHAOS_CHECK_TEST := test_check model check check_job check_live check_other hist
-CHAOS_CHECK := check_main check check_job check_live check_other hist
-chaos-programs: $(addprefix $(B)/chaos/chaos-,role driver proxy sink truth check check-test)
+CHAOS_CHECK_TEST := test_check model check check_job check_live check_group check_other hist
+CHAOS_CHECK := check_main check check_job check_live check_group check_other hist
+CHAOS_SURVIVE := survive check check_job check_live check_group check_other hist
+chaos-programs: $(addprefix $(B)/chaos/chaos-,role driver proxy sink truth check check-test survive)
 $(B)/obj/chaos/%.o: test/chaos/%.c Makefile
 	@mkdir -p $(@D)
 	$(COMPILE) -D_DEFAULT_SOURCE $(PQ_CFLAGS) -fPIE -c $< -o $@
@@ -159,6 +160,7 @@ $(B)/chaos/chaos-sink: $(call chaos_objects,$(CHAOS_SINK))
 $(B)/chaos/chaos-truth: $(call chaos_objects,$(CHAOS_TRUTH))
 $(B)/chaos/chaos-check: $(call chaos_objects,$(CHAOS_CHECK))
 $(B)/chaos/chaos-check-test: $(call chaos_objects,$(CHAOS_CHECK_TEST))
+$(B)/chaos/chaos-survive: $(call chaos_objects,$(CHAOS_SURVIVE))
 $(B)/chaos/%:
 	@mkdir -p $(@D)
 	$(LINK) -pie -o $@ $^ $(PQ_LIBS)
@@ -211,8 +213,12 @@ check-it: ceedling
 check-asan check-ubsan check-tsan: check-%: ceedling
 	rm -rf build/$*/test/results
 	UBSAN_OPTIONS=print_stacktrace=1 PGW_TEST_STRICT=1 $(WITH_PG) $(CEEDLING) $(TESTS) --mixin=$*
+# Lines and branches of src/ that unit and integration tests reach, and the files below 90 % of lines or 80 % of branches. Needs gcovr.
 cover: ceedling
 	PGW_TEST_STRICT=1 $(WITH_PG) $(CEEDLING) gcov:all --mixin=gcov
+	@gcovr -r . build/gcov --filter src/ --exclude-unreachable-branches --exclude-throw-branches -s --csv build/gcov/cover.csv
+	@awk -F, 'NR > 1 && ($$4 < 0.9 || $$5 > 0 && $$7 < 0.8) \
+	  { printf "%s: lines %.0f %%, branches %.0f %%\n", $$1, 100 * $$4, 100 * $$7 }' build/gcov/cover.csv
 check-valgrind: ceedling
 	$(CEEDLING) test:build_only
 	PGW_TEST_STRICT=1 $(WITH_PG) sh -ec 'for t in $(foreach t,$(patsubst test:%,%,$(TESTS:test:all=test:*)),build/ceedling/test/out/$t/*.out); do \
@@ -228,12 +234,22 @@ chaos: chaos-programs cli
 chaos-mutants: chaos-programs cli
 	test/chaos/mutants.sh
 
+# Servers that are lost under load: failovers to a standby, everything killed at once, a full disk, backups. Half an hour;
+# TIMES=2: each only so often.
+TIMES ?=
+check-surroundings: chaos-programs cli
+	test/surroundings/failover.sh sync $(TIMES)
+	test/surroundings/failover.sh async $(TIMES)
+	test/surroundings/power.sh $(TIMES)
+	test/surroundings/full.sh $(TIMES)
+	test/surroundings/backup.sh $(TIMES)
+
 # the models in Promela, by spin; larger bounds: test/models/run.sh all
 check-models:
 	test/models/run.sh
 
 # Hours: every check that there is. A part of the tests under the sanitizers: TESTS=..., as above.
-check-full: lint lint-analyzer check-abi check-fuzz check-models chaos-check chaos-mutants check-asan check-ubsan check-tsan check-valgrind
+check-full: lint lint-analyzer check-abi check-fuzz check-models chaos-check chaos-mutants check-surroundings check-asan check-ubsan check-tsan check-valgrind
 
 # The whole suite on each of these versions, with its own client tools where they are installed.
 VERSIONS ?= 15 16 17 18
@@ -307,7 +323,7 @@ lint-rules:
 lint-shell:
 	@if command -v shellcheck >/dev/null; then \
 	  shellcheck -x -S warning run .ci/run test/support/*.sh test/lint/*.sh test/chaos/*.sh test/models/*.sh examples/demo/*.sh && \
-	  shellcheck -x -P SCRIPTDIR -s sh -S warning -e SC2046 bench/*.sh bench/ask/*.sh test/cli/*.sh; \
+	  shellcheck -x -P SCRIPTDIR -s sh -S warning -e SC2046 bench/*.sh bench/ask/*.sh test/cli/*.sh test/surroundings/*.sh; \
 	else echo "shellcheck: not here, left out"; fi
 
 # each public header stands alone, in C and in C++; what may grow in it; kinds of constants
@@ -406,7 +422,7 @@ clean:
 
 help:
 	@echo 'build:  all lib shared static cli examples gen-sql clean'
-	@echo 'test:   check check-it check-asan check-ubsan check-tsan check-valgrind check-models check-abi check-fuzz cover fuzz chaos chaos-mutants'
+	@echo 'test:   check check-it check-asan check-ubsan check-tsan check-valgrind check-models check-abi check-fuzz cover fuzz chaos chaos-mutants check-surroundings'
 	@echo '        check-full: all of them, and lint; check-matrix: ./run test on each of VERSIONS="$(VERSIONS)"'
 	@echo '        a part of check-it, -asan, -ubsan, -tsan, -valgrind: TESTS="test:test_queue test:test_it_queue"'
 	@echo 'lint:   lint (lint-layers lint-circles lint-banned lint-rules lint-words check-header check-examples lint-tidy lint-cppcheck lint-shell)'
@@ -415,7 +431,7 @@ help:
 	@echo 'ship:   install uninstall dist reference      (PREFIX=$(PREFIX) DESTDIR=$(DESTDIR))'
 	@echo 'all in one, on a bare machine: ./run test'
 
-.PHONY: .FORCE all reference lib shared static cli examples bench bench-programs chaos chaos-check chaos-mutants chaos-programs gen gen-sql ceedling check check-it check-asan check-ubsan \
+.PHONY: .FORCE check-surroundings all reference lib shared static cli examples bench bench-programs chaos chaos-check chaos-mutants chaos-programs gen gen-sql ceedling check check-it check-asan check-ubsan \
   check-tsan check-valgrind check-models check-full check-matrix check-fuzz cover fuzz lint lint-layers lint-circles lint-banned lint-budget lint-rules lint-words lint-analyzer lint-tidy lint-cppcheck \
   lint-shell check-header check-examples check-abi format format-check install uninstall dist clean help
 .DELETE_ON_ERROR:

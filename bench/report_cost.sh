@@ -12,7 +12,8 @@ for name in this other; do psql -qXc "CREATE DATABASE cost_$name"; done
 dsn() { echo "host=$PGHOST port=$PGPORT user=$PGUSER dbname=cost_$1"; }
 at() { if [ "$1" = this ]; then echo .; else echo "$other"; fi; }
 one() { # one NAME: a round of it
-    export PGWORK_DSN="$(dsn "$1")"
+    PGWORK_DSN=$(dsn "$1")
+    export PGWORK_DSN
     seq 1 "$jobs" | "$(at "$1")/build/pgwork" -q enqueue q >/dev/null
     "$(at "$1")/build/bench/noop_worker" q "$jobs" 4 500 >>"$WITH_PG_DIR/$1"
 }

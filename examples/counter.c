@@ -1,10 +1,10 @@
-/* counter: many processes add to one number, by optimistic writes, and none of it is lost.
+/* counter: many processes add to one number by optimistic writes. No addition is lost.
  *
  *   cc counter.c $(pkg-config --cflags --libs pgwork) && PGWORK_DSN=... ./a.out 64 20
  *
- * Each process reads the row, adds one, and writes if nobody else wrote meanwhile; else it starts
- * over. Each addition has an operation id, so it can be repeated until it is known to have
- * happened, whatever becomes of connections: the sum is exact. */
+ * Each process reads the row, adds one, and writes if nobody else has written. Otherwise it starts
+ * again. Each addition has an operation id, so it can be repeated after a lost connection without
+ * being applied twice: the sum is exact. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -13,7 +13,7 @@
 
 #include <pgwork.h>
 
-static struct timespec begun; /* tells this run from all others */
+static struct timespec begun; /* distinguishes this run from all others */
 static const char *const key_columns[] = {"name"}, *const key[] = {"visits"};
 
 static int fail(pgw *h)
@@ -22,7 +22,7 @@ static int fail(pgw *h)
     return 1;
 }
 
-/* A handle and the table. A connection that is lost meanwhile is opened again by the next call. */
+/* A handle and the table. The next call reopens a lost connection. */
 static pgw_status begin(pgw **h, pgw_table **t)
 {
     pgw_table_spec spec = PGW_TABLE_SPEC_INIT;
@@ -36,7 +36,7 @@ static pgw_status begin(pgw **h, pgw_table **t)
     return st;
 }
 
-/* Looks at the row and says what should change. It may be called several times. */
+/* Reads the row and sets what should change. It may be called several times. */
 static pgw_status add_one(pgw_edit *row, void *arg)
 {
     char n[32];
@@ -58,14 +58,14 @@ static int count(int who, int times)
     for (int i = 0; i < times; i++) {
         pgw_status st;
 
-        /* of this run, this process, this addition: a program would keep it with what it counts */
+        /* names run, process and addition: a real program would store it with the counted object */
         snprintf(op, sizeof(op), "%08x-%04x-4%03x-8%03x-%04x%08x", (unsigned)begun.tv_sec,
                  (unsigned)begun.tv_nsec >> 14 & 0xffff, (unsigned)begun.tv_nsec >> 2 & 0xfff,
                  (unsigned)getppid() & 0xfff, (unsigned)who & 0xffff, (unsigned)i);
         do {
             st = pgw_table_process(h, t, &o, add_one, NULL);
         } while (pgw_is_unknown(st) ||
-                 pgw_is_retriable(st)); /* PGW_OUTCOME_REPEATED: it had been applied */
+                 pgw_is_retriable(st)); /* PGW_OUTCOME_REPEATED: it was applied before */
         if (st < PGW_OK) return fail(h);
     }
     pgw_table_free(t);

@@ -20,7 +20,7 @@ static int run(PGconn *conn, const char *sql)
     return status == PGRES_COMMAND_OK;
 }
 
-/* The handle lives as long as the transaction needs it; the connection stays the program's. */
+/* The handle is needed for one transaction only; the connection belongs to the program. */
 static int enqueue_receipt(PGconn *conn, int64_t *id)
 {
     pgw_job_spec job = PGW_JOB_SPEC_INIT;
@@ -40,7 +40,7 @@ static int enqueue_receipt(PGconn *conn, int64_t *id)
 
 int main(int argc, char **argv)
 {
-    /* Without PGWORK_DSN as libpq's variables say: PGHOST, PGDATABASE, ... In UTF-8, as
+    /* Without PGWORK_DSN, libpq's variables apply: PGHOST, PGDATABASE, ... In UTF-8, as
      * pgw_attach() wants it. */
     const char *const names[] = {"dbname", "client_encoding", NULL};
     const char *const values[] = {getenv("PGWORK_DSN"), "UTF8", NULL};
@@ -50,7 +50,7 @@ int main(int argc, char **argv)
     int ok;
 
     (void)argv;
-    if (PQstatus(conn) != CONNECTION_OK) { /* the next call would forget why */
+    if (PQstatus(conn) != CONNECTION_OK) { /* the next call would clear the message */
         fprintf(stderr, "%s", PQerrorMessage(conn));
         PQfinish(conn);
         return 1;

@@ -1,10 +1,10 @@
-/* farm: the same program on many machines (here: processes), a tick every second, on one of them
- * each time. The node that runs the third tick is killed in the middle of it; another takes over.
+/* farm: the same program runs on many machines (here: processes). Each second one of them runs a
+ * tick. The node that runs the third tick is killed, and another one takes over.
  *
  *   cc farm.c $(pkg-config --cflags --libs pgwork) && PGWORK_DSN=... ./a.out [NODES]
  *
- * Ends with 0 when every tick was finished exactly once, and the one of the dead node by another.
- * Interrupted, it leaves its schedule behind: `pgwork cron rm farm`. */
+ * Ends with 0 if every tick was finished exactly once, the one of the dead node by another node. If
+ * it is interrupted, remove its schedule: `pgwork cron rm farm`. */
 #include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -22,7 +22,7 @@
 #define TICKS     7 /* to watch */
 #define VICTIM    3 /* the node that runs this one is killed */
 
-/* What nodes tell the one who watches; small enough to be written in one piece. */
+/* A report of a node to the parent, small enough for one atomic write(). */
 typedef struct report {
     int node;
     bool finished;
@@ -68,10 +68,10 @@ static int node_run(pgw *h, const char *name, report *r, int out)
         r->finished = false;
         if (write(out, r, sizeof(*r)) != sizeof(*r)) return 1;
 
-        /* here a program would do something, with the fence on what it writes */
+        /* a real program works here, and passes the fence to everything that it writes to */
         poll(NULL, 0, 300);
 
-        /* PGW_ELEASE: we were so slow that another node was asked to do it. */
+        /* PGW_ELEASE: this node was too slow, and another node has the tick. */
         r->finished = pgw_cron_finish(h, pgw_tick_token(tick), NULL) == PGW_OK;
         if (r->finished && write(out, r, sizeof(*r)) != sizeof(*r)) return 1;
         pgw_tick_free(tick);
@@ -86,14 +86,14 @@ static pid_t node_start(int number, int out)
     pgw *h;
 
     if (pid != 0) return pid;
-    memset(&r, 0, sizeof(r)); /* it goes through a pipe as it lies in memory */
+    memset(&r, 0, sizeof(r)); /* its bytes go through a pipe */
     r.node = number;
     snprintf(name, sizeof(name), "node %d", number);
     if (pgw_open(NULL, &h) != PGW_OK) _exit(failed(h, name));
     _exit(node_run(h, name, &r, out));
 }
 
-/* ---- the one who watches ---- */
+/* ---- the parent, which checks the reports ---- */
 
 static int watch(int in, pid_t *nodes)
 {
@@ -146,11 +146,11 @@ int main(int argc, char **argv)
     if (count < 2 || count > NODES_MAX || pipe(ends) != 0)
         return fprintf(stderr, "farm [NODES], 2 to %d of them\n", NODES_MAX), 2;
     if (pgw_open(NULL, &h) != PGW_OK) return failed(h, "open");
-    o.timeout_ms = 1500;         /* as long as a node may take before another is asked */
-    o.misfire = PGW_MISFIRE_ALL; /* what waits meanwhile is made up for */
+    o.timeout_ms = 1500;         /* how long a node may hold a tick */
+    o.misfire = PGW_MISFIRE_ALL; /* missed ticks run later */
     if (pgw_cron_create(h, "farm", "@every 1s", &o, NULL) != PGW_OK) return failed(h, "create");
 
-    fflush(stdout); /* or every child has a copy of what waits */
+    fflush(stdout); /* otherwise each child has a copy of the buffer */
     for (int i = 0; i < count; i++) nodes[i] = node_start(i, ends[1]);
     close(ends[1]);
     code = watch(ends[0], nodes);

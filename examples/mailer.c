@@ -1,11 +1,11 @@
-/* mailer: many processes, each mailing sent by one of them. Who finds another at work on a mailing
- * waits a second at most and goes on to the next.
+/* mailer: many processes, and each mailing is sent by one of them. A process that finds a mailing
+ * locked waits a second at most, then continues with the next one.
  *
  *   cc mailer.c $(pkg-config --cflags --libs pgwork)
  *   PGWORK_DSN=... ./a.out [MAILINGS [PROCESSES]]
  *
- * What was sent is written down, and looked at again once the lock is held: the mailing may have
- * gone out while we waited. A process that dies leaves its lock to the others. */
+ * Sent mailings are recorded, and the record is read again under the lock, because another process
+ * may have sent the mailing meanwhile. When a process dies, its lock is free. */
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@
 
 #include <pgwork.h>
 
-/* In a real program: the slow part, and the fence goes along with everything it writes. */
+/* The slow part. A real program passes the fence to everything that it writes to. */
 static void send_mailing(int mailing, int64_t fence)
 {
     printf("%d sends mailing %d (fence %lld)\n", (int)getpid(), mailing, (long long)fence);
@@ -22,7 +22,7 @@ static void send_mailing(int mailing, int64_t fence)
     (void)poll(NULL, 0, 30);
 }
 
-/* Where "sent" is written down; here a file stands for the table of a mail program. */
+/* Records what was sent: here a file, in a real program a table. */
 static int was_sent(FILE *book, int mailing)
 {
     char state = 0;
@@ -35,7 +35,7 @@ static int note_sent(FILE *book, int mailing)
     return fseek(book, mailing, SEEK_SET) == 0 && fwrite("s", 1, 1, book) == 1 && fflush(book) == 0;
 }
 
-/* 1: sent; 0: somebody else has sent it, or is at it; -1: it failed. */
+/* 1: sent; 0: another process has sent it, or is sending it; -1: failed. */
 static int send_one(pgw *h, FILE *book, int mailing, int *busy)
 {
     char name[32];
@@ -48,11 +48,11 @@ static int send_one(pgw *h, FILE *book, int mailing, int *busy)
     o.timeout_ms = 1000;
     st = pgw_lock_acquire(h, name, &o, &lock);
     if (st == PGW_ELOCKED) {
-        ++*busy; /* look again later: who is at it may die */
+        ++*busy; /* check again later: its holder may die */
         return 0;
     }
     if (st == PGW_OK) {
-        if (!was_sent(book, mailing)) { /* looked at again, now that nobody else can write it */
+        if (!was_sent(book, mailing)) { /* read again, now that nobody else can write it */
             send_mailing(mailing, pgw_lock_fence(lock));
             sent = pgw_lock_is_held(lock) && note_sent(book, mailing) ? 1 : -1;
         }
@@ -62,7 +62,7 @@ static int send_one(pgw *h, FILE *book, int mailing, int *busy)
     return st == PGW_OK ? sent : -1;
 }
 
-/* How many mailings this process sent; -1: it failed. */
+/* Returns how many mailings this process sent; -1: it failed. */
 static int work(const char *path, int mailings)
 {
     FILE *book = fopen(path, "r+");

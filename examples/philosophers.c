@@ -1,14 +1,14 @@
-/* philosophers: five of them, five forks, each eats with two. No deadlock, and nobody starves.
+/* philosophers: five philosophers share five forks, and each eats with two. There is no deadlock,
+ * and nobody starves.
  *
  *   psql -c "CREATE TABLE fork (number int PRIMARY KEY, used int, version bigint NOT NULL)"
  *   psql -c "INSERT INTO fork SELECT i, 0, 0 FROM generate_series(0, 4) i"
  *   cc philosophers.c $(pkg-config --cflags --libs pgwork)
  *   PGWORK_DSN=... ./a.out [MEALS]
  *
- * A fork is a row. Who eats locks both rows in one call, which takes them in the order of their
- * keys whatever the order asked for, so nobody waits in a circle; counts each as used; and commits.
- * A semaphore lets four sit down at a time: the fifth waits at the door, not at the table. Every
- * philosopher is a process of its own, with a session of its own. */
+ * A fork is a row. To eat, a philosopher locks both rows in one call, counts each as used, and
+ * commits. The call locks rows in the order of their keys, so nobody waits in a circle. A semaphore
+ * lets four sit down at a time. Every philosopher is a process with a session of its own. */
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,7 +36,7 @@ static pgw_status describe(pgw *h, pgw_table **t)
     return pgw_table_open(h, &spec, t);
 }
 
-/* One more use of a fork whose row we hold. */
+/* Counts a use of a fork whose row is locked. */
 static pgw_status use(pgw *h, const pgw_table *t, const pgw_rows *forks, size_t i)
 {
     char used[16];
@@ -89,7 +89,7 @@ static pgw_status dine(pgw *h, const pgw_table *t, int philosopher, int meal)
     pgw_status st;
 
     opts.timeout_ms = PGW_UNLIMITED;
-    opts.session = true; /* the seat of a philosopher who dies is free at once */
+    opts.session = true; /* if a philosopher dies, the seat is free at once */
     st = pgw_sema_acquire(h, "seats", &opts, &seat);
     if (st != PGW_OK) return failed(h, philosopher, st);
     st = eat(h, t, philosopher, meal);

@@ -2,9 +2,9 @@
  *
  *   cc poll_loop.c $(pkg-config --cflags --libs pgwork) && PGWORK_DSN=... ./a.out
  *
- * pgw_async() arms the next verb: it sends and returns PGW_OUTCOME_AGAIN, and its callback comes
- * from pgw_step() when the answer is complete and committed. Here a chain of callbacks enqueues a
- * job, claims it and completes it, while standard input is read in the same loop. */
+ * pgw_async() arms the next verb: it sends its statement and returns PGW_OUTCOME_AGAIN. pgw_step()
+ * calls the callback when the answer is complete and committed. Here a chain of callbacks enqueues,
+ * claims and completes a job, while the same loop reads standard input. */
 #include <poll.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -16,15 +16,15 @@
 static const char *const queues[] = {"poll_loop"};
 static int over;
 
-/* Out-parameters are filled when the answer comes, so they outlive the call. */
+/* Outputs are filled when the answer arrives, so they must outlive the call. */
 static int64_t id;
 static pgw_batch *batch;
 
-/* Jobs of others, such as an earlier run that was killed: held until ours is there. */
+/* Jobs of others, such as an earlier run that was killed: held until our job is claimed. */
 static pgw_ref others[OTHERS_MAX];
 static size_t others_count;
 
-/* A verb that could not even be sent: its callback will not come. */
+/* The verb could not be sent, so its callback is never called. */
 static void started(pgw *h, pgw_status st)
 {
     if (st == PGW_OUTCOME_AGAIN) return;
@@ -46,7 +46,7 @@ static void on_release(pgw *h, pgw_status st, void *arg)
     if (!failed(h, st)) printf("of others, requeued: %zu\n", others_count);
 }
 
-static void hand_back(pgw *h)
+static void release_others(pgw *h)
 {
     if (others_count == 0) {
         over = 1;
@@ -61,12 +61,12 @@ static void on_complete(pgw *h, pgw_status st, void *arg)
     (void)arg;
     if (failed(h, st)) return;
     puts("completed");
-    hand_back(h);
+    release_others(h);
 }
 
 static void claim(pgw *h);
 
-/* A claim takes the oldest job: only ours has been done here. */
+/* A claim returns the oldest job: only our own job has been done here. */
 static void on_claim(pgw *h, pgw_status st, void *arg)
 {
     pgw_ref ref;
@@ -75,7 +75,7 @@ static void on_claim(pgw *h, pgw_status st, void *arg)
     if (failed(h, st)) return;
     if (st == PGW_OUTCOME_EMPTY) {
         puts("somebody else was faster");
-        hand_back(h);
+        release_others(h);
         return;
     }
     ref = pgw_job_ref(pgw_batch_job(batch, 0));
@@ -90,7 +90,7 @@ static void on_claim(pgw *h, pgw_status st, void *arg)
     if (others_count < OTHERS_MAX)
         claim(h);
     else
-        hand_back(h);
+        release_others(h);
 }
 
 static void claim(pgw *h)
@@ -124,7 +124,7 @@ int main(void)
     pgw_status st;
     pgw *h;
 
-    st = pgw_open(NULL, &h); /* connecting is the one thing that waits */
+    st = pgw_open(NULL, &h); /* only connecting waits */
     if (failed(h, st)) return 1;
     pgw_async(h, on_enqueue, NULL);
     started(h, pgw_enqueue(h, queues[0], &job, &id));

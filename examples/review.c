@@ -1,4 +1,4 @@
-/* review: articles for reviewers, a few each, for an hour; no article is with two of them.
+/* review: reviewers lease a few articles each for an hour. No article has two reviewers.
  *
  *   cc review.c $(pkg-config --cflags --libs pgwork) && PGWORK_DSN=... ./a.out anna 3
  *
@@ -7,8 +7,8 @@
  *   CREATE TABLE article (journal text, number int, title text, grade int);
  *   ALTER TABLE article ADD PRIMARY KEY (journal, number);
  *
- * What leases need is added at the first run. Whoever starts again, after a crash too, gets the
- * same articles first: with a name of their own for each reviewer, nothing is forgotten. */
+ * The first run adds the columns and indexes of leases. A reviewer who starts again, also after a
+ * crash, gets the same articles first, because each reviewer has a name. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -20,7 +20,7 @@ static int fail(pgw *h)
     return 1;
 }
 
-/* Described once. Missing columns and indexes are made, which takes its time on a large table. */
+/* Describes the table once. Creating missing columns and indexes takes long on a large table. */
 static pgw_status describe(pgw *h, pgw_table **t)
 {
     static const char *const key[] = {"journal", "number"};
@@ -40,7 +40,7 @@ static pgw_status describe(pgw *h, pgw_table **t)
     return st == PGW_OK ? pgw_table_open(h, &spec, t) : st;
 }
 
-/* Here somebody would read the article; half of them need no more than their title. */
+/* Here a reviewer reads the article; half of the articles need only their title. */
 static int grade_of(const char *title)
 {
     int grade = 1;

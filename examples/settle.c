@@ -1,5 +1,5 @@
-/* settle: a worker whose jobs take effect exactly once, whoever dies and when, because what a job
- * writes and its end are one transaction.
+/* settle: a worker whose jobs take effect exactly once, whichever process dies and when. The writes
+ * of a job and its completion are one transaction.
  *
  *   cc settle.c $(pkg-config --cflags --libs pgwork libpq) && PGWORK_DSN=... ./a.out payments
  *
@@ -7,8 +7,8 @@
  *
  *   CREATE TABLE account (name text PRIMARY KEY, balance bigint NOT NULL);
  *
- * Handlers run in the thread of pgw_worker_run() here (worker.concurrency 0), and so share one
- * connection. Those that run in threads need one each. */
+ * Here handlers run in the thread of pgw_worker_run() (worker.concurrency 0) and share one
+ * connection. Handlers that run in threads need one each. */
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -25,14 +25,14 @@ static void on_signal(int number)
     pgw_stop_notify(stop);
 }
 
-/* What the worker survives, such as a server that is away, nobody else tells. */
+/* Only the log shows faults that the worker survives, such as an unreachable server. */
 static void on_log(pgw_log_level level, const char *component, const char *message, void *arg)
 {
     (void)arg, (void)level;
     fprintf(stderr, "%s: %s\n", component, message);
 }
 
-/* What fails here tells the task why. */
+/* Sets the error of the task. */
 static bool run(pgw_task *task, PGconn *conn, const char *sql, const char *value)
 {
     PGresult *res = PQexecParams(conn, sql, value != NULL, NULL, &value, NULL, NULL, 0);
@@ -52,7 +52,7 @@ static bool pay(pgw_task *task, PGconn *conn)
         pgw_job_payload(pgw_task_job(task)));
 }
 
-/* False: most likely another claim has the job by now. Then nothing of ours may stay. */
+/* False: probably another claim has the job now. Then all our writes must be rolled back. */
 static bool finish(pgw_task *task, PGconn *conn)
 {
     const pgw_job *job = pgw_task_job(task);
@@ -66,14 +66,14 @@ static bool finish(pgw_task *task, PGconn *conn)
     return ours;
 }
 
-/* If the answer to COMMIT is lost, nobody knows what became of it. To fail the job is right all the
- * same: when it is gone, the server refuses that. */
+/* If the answer to COMMIT is lost, its outcome is unknown. Failing the job is right in both cases:
+ * if the commit was applied, the job is gone, and the server refuses the failure. */
 static pgw_verdict settle(pgw_task *task, void *arg)
 {
     PGconn *conn = arg;
 
     if (PQstatus(conn) != CONNECTION_OK) PQreset(conn);
-    if (PQstatus(conn) != CONNECTION_OK) { /* the next call would forget why */
+    if (PQstatus(conn) != CONNECTION_OK) { /* the next call would clear the message */
         pgw_task_set_error(task, PQerrorMessage(conn));
         return PGW_VERDICT_RETRY;
     }

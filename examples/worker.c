@@ -1,8 +1,8 @@
-/* worker: jobs of a queue, four at a time, until SIGTERM; a second SIGTERM hurries.
+/* worker: runs jobs of a queue, four at a time, until SIGTERM. A second SIGTERM ends running jobs.
  *
  *   cc worker.c $(pkg-config --cflags --libs pgwork) && PGWORK_DSN=... ./a.out images
  *
- * Without PGWORK_DSN libpq's own variables say where the database is (PGHOST, PGSERVICE, ...). */
+ * Without PGWORK_DSN, libpq's own variables name the database (PGHOST, PGSERVICE, ...). */
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -17,8 +17,7 @@ static void on_signal(int number)
     pgw_stop_notify(stop);
 }
 
-/* Half a second of work in small pieces, each preceded by the question whether it still makes
- * sense. */
+/* Half a second of work in small pieces. Before each piece it checks whether to go on. */
 static pgw_verdict handle(pgw_task *task, void *arg)
 {
     const pgw_job *job = pgw_task_job(task);
@@ -37,7 +36,7 @@ static pgw_verdict handle(pgw_task *task, void *arg)
             pgw_task_set_error(task, "given up");
             return PGW_VERDICT_RETRY;
         }
-        poll(NULL, 0, 50); /* here a program would do something */
+        poll(NULL, 0, 50); /* a real program works here */
     }
     printf("%lld %s %s\n", (long long)pgw_job_id(job), pgw_job_kind(job), payload ? payload : "-");
     pgw_task_set_output(task, "{\"ok\": true}");

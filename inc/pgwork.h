@@ -12,8 +12,8 @@
  *                DELAYED ---+ |      fail or snooze: later    |  |
  *                   ^         |                               |  |
  *                   +---------|-------------------------------+  |
- *                             |  redrive                         |  attempts used up, or told so
- *                            DEAD <------------------------------+
+ *                             |  redrive                         |  attempts used up, or failed for
+ * good DEAD <------------------------------+
  *
  * This header includes all others:
  *
@@ -26,71 +26,71 @@
  *   pgwork/bulk.h     filters, and operations on many jobs
  *   pgwork/group.h    a limit and an order for each group of jobs
  *   pgwork/worker.h   the runtime that calls handlers
- *   pgwork/reaper.h   the loop that looks after a schema
+ *   pgwork/reaper.h   the loop that requeues, promotes, schedules and prunes
  *   pgwork/table.h    leases, optimistic writes and row locks on your own tables
  *   pgwork/cron.h     schedules
  *   pgwork/lock.h     locks across machines
+ *   pgwork/rate.h     rates across machines
  *   pgwork/sema.h     semaphores across machines
  *   pgwork/watch.h    workers, counts, what is late, demand
  *   pgwork/admin.h    migrations, doctor
  *
- * In the examples `h` is an open handle, `st` a pgw_status, and what else has not been declared is
- * what its name says. work() and render() stand for what the program does.
+ * In the examples `h` is an open handle and `st` a pgw_status. Other names that an example does
+ * not declare are variables of the obvious type. work() and render() stand for your program.
  *
- * Rules that hold for every function, and are not repeated:
+ * These rules hold for every function:
  *
- * - Arguments come in this order: handle, object, input, output. Many inputs are a struct. A
- *   callback comes last, and its own last argument is the `arg` that was given with it. Beside
- *   the struct a function has at most four arguments.
- * - Structs with struct_size: initialize each with its _INIT macro, also one that is to be
- *   filled. So fields can be added: a program that was built with an older header goes on with
- *   a newer library of the same soname. A NULL @p opts is the defaults where nothing else is
- *   said.
+ * - Arguments: in the order handle, object, input, output. Many inputs are a struct. A callback
+ *   comes last, and the last argument of the callback is the `arg` that was given with it. A
+ *   function has at most four arguments beside the struct.
+ * - Structs: initialize each struct that has struct_size with its _INIT macro, also one that a
+ *   function fills. Newer libraries of the same soname add fields at the end, so programs that were
+ *   built with an older header still work. @p opts may be NULL for the defaults, unless its text
+ *   says otherwise.
  * - Sentinels: PGW_DEFAULT, PGW_UNLIMITED, PGW_NONE, PGW_NO_FD and PGW_NO_INDEX, see status.h.
- * - Return: what can fail, and what sets something, returns a pgw_status. 0 is done; > 0 is an
- *   outcome, which is no error; < 0 is an error, whose diagnostics are on the handle:
- *   pgw_error_message(), pgw_error_hint(). A function that reads one value returns the value.
- *   Those that free, close or notify return nothing, and take NULL.
- * - Many: a verb on many jobs or rows takes an array and its length. What became of each is the
- *   `outcome` of its element: PGW_EUNKNOWN where nothing was said of it.
- * - Ownership has three forms only: "the caller owns it (free with X)"; "borrowed until Y";
- *   "copied": the library has its own copy when the call returns. Arguments are copied where
- *   nothing else is said. An output is NULL or 0 after a failure.
- * - Lists: an _each function calls @p fn for each item until it returns non-zero. The item and
- *   what it points to are borrowed until @p fn returns; in it no verb may be called on the same
- *   handle. PGW_OUTCOME_EMPTY: there is none.
- * - Transaction: a verb is a function that calls the server. On a handle from pgw_open() each
- *   verb is a transaction of its own, committed when the call returns PGW_OK, unless
- *   pgw_txn_begin() opened one. On a handle from pgw_attach() each verb runs in the transaction
- *   that the caller has open, and the library never sends BEGIN or COMMIT.
- * - Threads: one handle, one thread at a time; different handles are independent. What is const
- *   when it is read (jobs, rows, tables) may be read by any number of threads.
- *   pgw_stop_notify() and pgw_reaper_reload() may be called from anywhere, also from a signal
- *   handler. Only pgw_worker_run() starts threads.
- * - Callbacks: each has to return. A C++ exception or a longjmp() that goes through the library
- *   leaves the handle inside a call, which refuses every later one (PGW_EMISUSE), or a
- *   transaction open.
- * - Time: durations are milliseconds (_ms), points in time microseconds since 1970 UTC (_us) by
- *   the server's clock. Deadlines of waits use the monotonic clock.
- * - Unknown: a statement whose answer was lost may have been applied: PGW_EUNKNOWN. So may one
- *   that is committed, but that no synchronous standby has confirmed in time: a failover can
- *   undo it. Repeating a finishing verb is harmless (the token decides); repeating an enqueue
- *   is harmless when it has an operation id. doc/guarantees.md has the whole list.
+ * - Status: a function that can fail, or that sets something, returns a pgw_status. 0 is done. > 0
+ *   is an outcome, not an error. < 0 is an error; pgw_error_message() and pgw_error_hint() describe
+ *   it. A function that reads one value returns the value. A function that frees, closes or
+ *   notifies returns nothing, and accepts NULL.
+ * - Many: a verb on many jobs or rows takes an array and its length. The result of each element is
+ *   its field `outcome`, which is PGW_EUNKNOWN if it was not decided.
+ * - Ownership: the text says one of three things. "The caller owns it (free with X)". "Borrowed
+ *   until Y". "Copied": the library has its own copy when the call returns. An argument is copied
+ *   unless its text says otherwise. After a failure an output is NULL or 0.
+ * - Lists: an _each function calls @p fn for each item until it returns non-zero. The item and its
+ *   strings are borrowed until @p fn returns. @p fn must not call a verb on the same handle.
+ *   PGW_OUTCOME_EMPTY: there is no item.
+ * - Transaction: a verb is a function that calls the server. On a handle from pgw_open() each verb
+ *   is a transaction of its own, which is committed when the call returns PGW_OK. Between
+ *   pgw_txn_begin() and pgw_txn_commit() the verbs share one transaction. On a handle from
+ *   pgw_attach() each verb runs in the transaction of the caller, and the library never sends BEGIN
+ *   or COMMIT.
+ * - Threads: one thread at a time uses a handle. Different handles are independent. Any number of
+ *   threads may read jobs, rows and tables. pgw_stop_notify() and pgw_reaper_reload() may be called
+ *   from any thread and any signal handler. Only pgw_worker_run() starts threads.
+ * - Callbacks: each must return. If a C++ exception or a longjmp() leaves one, the handle stays
+ *   inside the call and refuses every later one (PGW_EMISUSE), or a transaction stays open.
+ * - Time: durations are milliseconds (_ms). Points in time are microseconds since 1970 UTC (_us) by
+ *   the clock of the server. Deadlines of waits use the monotonic clock.
+ * - Unknown: after PGW_EUNKNOWN the statement may have been applied. Its answer was lost, or no
+ *   synchronous standby confirmed the commit in time, so a failover can undo it. A finishing verb
+ *   can be repeated, because the token decides. An enqueue can be repeated if it has an operation
+ *   id. doc/guarantees.md lists all cases.
  *
  * Any verb can also return:
  *
- *   PGW_EINVAL     an argument; the message names it, its value or (where that may be long or
- *                  secret) what is wrong with it, and what is allowed. What only the server finds
- *                  out about a value, such as a number out of range, has its SQLSTATE alone.
- *   PGW_ECONN PGW_ETIMEDOUT PGW_ECANCELED PGW_ETXN PGW_ERETRY PGW_ESCHEMA PGW_EPERM PGW_EDB
- *   PGW_EPROTO PGW_ENOMEM PGW_EMISUSE
- *   PGW_ELIMIT     more than 1 GB in one call, or a limit of the server
- *   PGW_EUNKNOWN   when it writes
- *   PGW_EPOOLED    behind a pooler, which took a session away that was needed
- *   PGW_ELOCKED    on an attached handle: the caller's lock_timeout passed (the caller's
- *                  statement_timeout is PGW_ECANCELED)
+ * - PGW_EINVAL: an argument is invalid. The message names it, its value (unless that is long or
+ *   secret), and what is allowed. If only the server can find the fault, such as a number out of
+ *   range, the SQLSTATE describes it.
+ * - PGW_ECONN, PGW_ETIMEDOUT, PGW_ECANCELED, PGW_ETXN, PGW_ERETRY, PGW_ESCHEMA, PGW_EPERM, PGW_EDB,
+ *   PGW_EPROTO, PGW_ENOMEM, PGW_EMISUSE
+ * - PGW_ELIMIT: more than 1 GB in one call, or a limit of the server
+ * - PGW_EUNKNOWN: only a verb that writes
+ * - PGW_EPOOLED: a session was needed, and a pooler took it away
+ * - PGW_ELOCKED: on an attached handle, the caller's lock_timeout passed. (Its statement_timeout
+ *   returns PGW_ECANCELED.)
  *
- * The text of a function names what it returns beyond these.
+ * The text of each function lists what it returns beyond these.
  */
 #ifndef PGWORK_H
 #define PGWORK_H
@@ -111,6 +111,7 @@
 
 #include <pgwork/cron.h>
 #include <pgwork/lock.h>
+#include <pgwork/rate.h>
 #include <pgwork/sema.h>
 #include <pgwork/table.h>
 
@@ -130,7 +131,7 @@ extern "C" {
  *
  * @returns static text
  *
- *     if (strcmp(pgw_version(), PGW_VERSION_STRING) != 0) puts("not the one I was built with");
+ *     if (strcmp(pgw_version(), PGW_VERSION_STRING) != 0) puts("another version than the header");
  */
 PGW_API const char *pgw_version(void);
 /** @} */

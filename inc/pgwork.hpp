@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: PostgreSQL
  *
  * @file pgwork.hpp
- * C++17 over pgwork.h: header only. Objects free what they own; errors are exceptions; durations are
- * std::chrono; texts are std::string_view and are copied.
+ * The C++17 interface: header only, over pgwork.h. Objects free what they own. Errors are
+ * exceptions. Durations are std::chrono. Texts are std::string_view and are copied.
  *
  *     pgwork::handle h;
  *     h.enqueue("mail", pgwork::job_spec().kind("welcome").payload(R"({"to": "ann"})"));
@@ -12,8 +12,8 @@
  * Classes: conf, stop, handle, job_spec, job, batch, worker and task, lock; queue, semaphore and permits,
  * schedule and tick, table, rows and edit, reaper.
  *
- * What is not here is called through handle::get() and so on. The rules of pgwork.h hold, also those
- * for threads. An object that was moved from can only be assigned to or destroyed.
+ * Call all other functions of pgwork.h with handle::get(), worker::get() and so on. The rules of
+ * pgwork.h apply, also those for threads. A moved-from object can only be assigned to or destroyed.
  */
 #ifndef PGWORK_HPP
 #define PGWORK_HPP
@@ -38,7 +38,7 @@ namespace pgwork {
 using milliseconds = std::chrono::milliseconds;
 using time_point = std::chrono::time_point<std::chrono::system_clock, std::chrono::microseconds>;
 
-/** A failed call: what() is the message, with the hint. */
+/** A failed call: what() is the message with the hint. */
 class error : public std::runtime_error {
 public:
     error(pgw_status status, const std::string &message, std::string hint = {},
@@ -127,7 +127,7 @@ template <class T, class Info> struct list {
 };
 } // namespace detail
 
-/** A configuration: conf().set("worker.concurrency", "8"). */
+/** A configuration, for example conf().set(PGW_CONF_WORKER_CONCURRENCY, 8). */
 class conf {
 public:
     conf()
@@ -165,7 +165,7 @@ private:
     std::unique_ptr<pgw_conf, detail::freer<pgw_conf_free>> conf_;
 };
 
-/** Asks loops and waits to end. notify() may be called from any thread and any signal handler. */
+/** Asks loops and waits to end. Any thread and any signal handler may call notify(). */
 class stop {
 public:
     stop()
@@ -182,7 +182,7 @@ private:
     std::unique_ptr<pgw_stop, detail::freer<pgw_stop_free>> stop_;
 };
 
-/** A job to be. */
+/** Describes a job to enqueue. */
 class job_spec {
 public:
     job_spec &payload(std::string_view json) { payload_ = json; return *this; }
@@ -191,12 +191,15 @@ public:
     job_spec &group(std::string_view group) { group_ = group; return *this; }
     job_spec &body(std::string_view bytes) { body_ = bytes; return *this; }
     job_spec &tag(std::string_view tag) { tags_.emplace_back(tag); return *this; }
-    /** Makes the enqueue repeatable: a UUID as text, a new one for each job. */
+    /** With it the enqueue can be repeated: a UUID as text, a new one for each job. */
     job_spec &operation(std::string_view id) { op_ = id; return *this; }
     job_spec &priority(int n) { spec_.priority = n; return *this; }
     job_spec &max_attempts(int n) { spec_.max_attempts = n; return *this; }
     job_spec &delay(milliseconds d) { spec_.delay_ms = d.count(); return *this; }
     job_spec &lease(milliseconds d) { spec_.lease_ms = d.count(); return *this; }
+    job_spec &ttl(milliseconds d) { spec_.ttl_ms = d.count(); return *this; }
+    /** What PGW_KEY_POLICY_REPLACE and PGW_KEY_POLICY_DELAY replace: PGW_KEY_REPLACE_..., by `|`. */
+    job_spec &replaces(int what) { spec_.key_replace = what; return *this; }
     job_spec &unique(std::string_view key, pgw_key_policy policy = PGW_KEY_POLICY_SKIP,
                      pgw_key_scope scope = PGW_KEY_SCOPE_UNFINISHED, milliseconds period = {})
     {
@@ -226,13 +229,13 @@ private:
     std::vector<std::string> tags_;
 };
 
-/** What became of an enqueue: outcome is PGW_OK or a PGW_OUTCOME_... . */
+/** The result of an enqueue: outcome is PGW_OK or a PGW_OUTCOME_... constant. */
 struct enqueued {
     std::int64_t id;
     pgw_status outcome;
 };
 
-/** A view of a job; it lives as long as its batch or task. Texts that are not there are empty. */
+/** A view of a job, valid as long as its batch or task. A missing text is empty. */
 class job {
 public:
     explicit job(const pgw_job *j) noexcept : job_(j) {}
@@ -258,7 +261,7 @@ private:
     const pgw_job *job_;
 };
 
-/** The jobs of one claim; empty when there was none. */
+/** The jobs of one claim; empty if none was ready. */
 class batch {
 public:
     batch() = default;
@@ -291,13 +294,13 @@ private:
     pgw_claim_opts opts_ = PGW_CLAIM_OPTS_INIT;
 };
 
-/** A lock that is held until the object is destroyed. */
+/** A lock. The destructor releases it. */
 class lock {
 public:
     explicit lock(pgw_lock *l) noexcept : lock_(l) {}
     std::int64_t fence() const noexcept { return pgw_lock_fence(get()); }
     bool held() const noexcept { return pgw_lock_is_held(get()); }
-    /** Releases it now. False: it had been lost before. */
+    /** Releases the lock now. False: it was lost before. */
     bool release()
     {
         const pgw_status st = pgw_lock_release(lock_.release());
@@ -315,7 +318,7 @@ class handle {
 public:
     handle() { open(nullptr); }
     explicit handle(const conf &c) { open(c.get()); }
-    /** Takes part in the transactions of a connection of the caller's, which it does not own. */
+    /** Wraps a connection of the caller, to take part in its transactions. Does not own it. */
     static handle attach(pg_conn *conn)
     {
         pgw *h = nullptr;
@@ -344,7 +347,7 @@ public:
         return batch(jobs);
     }
 
-    /** The finishing verbs. False: the job was refused, its lease is lost (PGW_ELEASE). */
+    /** The finishing verbs. False: the job was refused, because its lease is lost (PGW_ELEASE). */
     bool complete(const job &j, std::optional<std::string> output = {})
     {
         pgw_ref ref = j.ref();
@@ -374,7 +377,7 @@ public:
         pgw_ref ref = j.ref();
         return accepted(pgw_release(get(), queue_of(j), &ref, 1));
     }
-    /** Also returns false when somebody cancelled the job: stop either way. */
+    /** Extends the lease. False: it is lost, or the job was cancelled. Stop in both cases. */
     bool extend(const job &j, std::optional<milliseconds> lease = {})
     {
         pgw_ref ref = j.ref();
@@ -384,8 +387,8 @@ public:
                ref.outcome != PGW_OUTCOME_CANCEL;
     }
 
-    /** Runs fn() in a transaction, and commits. An exception rolls back and goes on. What failed for
-     * a reason that passes (PGW_ERETRY) is repeated up to `tries` times in all. */
+    /** Runs fn() in a transaction and commits. An exception rolls back and is thrown again. After
+     * PGW_ERETRY fn() is called again, at most `tries` times in all. */
     template <class F> void transaction(F &&fn, int tries = 1)
     {
         for (int left = tries;; left--) {
@@ -404,7 +407,7 @@ public:
         }
     }
 
-    /** A lock, or nothing when somebody else holds it all the time. */
+    /** Acquires a lock. Nothing: another holder kept it until the timeout. */
     std::optional<pgwork::lock> lock(std::string_view name, milliseconds timeout = {},
                                      pgw_lock_mode mode = PGW_LOCK_EXCLUSIVE)
     {
@@ -420,7 +423,7 @@ public:
     void set_stop(stop *s) { check(pgw_set_stop(get(), s ? s->get() : nullptr)); }
     void set_timeout(milliseconds d) { check(pgw_set_timeout(get(), d.count())); }
 
-    /** Throws what the last call on get() failed with; returns any status >= 0. */
+    /** Throws an error with the diagnostics of the last call if st < 0. Otherwise returns st. */
     pgw_status check(pgw_status st) const
     {
         return detail::check(get(), st);
@@ -443,7 +446,7 @@ private:
 
 /* ---- queues, for operators ---- */
 
-/** Settings of a queue; what is not set stays as it is. */
+/** Settings of a queue. A setting that is not given is unchanged. */
 class queue_options {
 public:
     queue_options &lease(milliseconds d) { opts_.lease_ms = d.count(); return *this; }
@@ -453,6 +456,7 @@ public:
         return *this;
     }
     queue_options &retention(milliseconds d) { opts_.retention_ms = d.count(); return *this; }
+    queue_options &dead_retention(milliseconds d) { opts_.dead_retention_ms = d.count(); return *this; }
     queue_options &max_attempts(int n) { opts_.max_attempts = n; return *this; }
     queue_options &max_bytes(int n) { opts_.max_bytes = n; return *this; }
     queue_options &notify(bool on)
@@ -460,6 +464,7 @@ public:
         opts_.notify = on ? PGW_SWITCH_ON : PGW_SWITCH_OFF;
         return *this;
     }
+    queue_options &expired(pgw_expired what) { opts_.expired = what; return *this; }
     const pgw_queue_opts *get() const noexcept { return &opts_; }
 
 private:
@@ -483,24 +488,24 @@ struct queue_info {
     queue_depth depth;
 };
 
-/** A queue as its operator sees it. The connection of its handle must stay. */
+/** A queue, with the verbs of an operator. Use it only while its connection is open. */
 class queue {
 public:
     queue(handle &h, std::string_view name) : h_(h.get()), name_(name) {}
-    /** Creates it. If it exists, sets what the options give. */
+    /** Creates the queue. If it exists, changes the given settings. */
     void create(const queue_options &o = {}) { detail::check(h_, pgw_queue_create(h_, id(), o.get())); }
     void set(const queue_options &o) { detail::check(h_, pgw_queue_set(h_, id(), o.get())); }
     void pause() { detail::check(h_, pgw_queue_pause(h_, id())); }
     void drain() { detail::check(h_, pgw_queue_drain(h_, id())); }
     void resume() { detail::check(h_, pgw_queue_resume(h_, id())); }
-    /** Deletes jobs in a state, or all but leased ones. Returns how many. */
+    /** Deletes jobs in a state, or all except leased ones. Returns how many. */
     std::int64_t purge(pgw_state state = PGW_STATE_ANY)
     {
         std::int64_t n = 0;
         detail::check(h_, pgw_queue_purge(h_, id(), state, &n));
         return n;
     }
-    /** False: there are jobs, and it was not forced. */
+    /** False: the queue has jobs, and force was not set. */
     bool drop(bool force = false)
     {
         return detail::accepted(h_, pgw_queue_drop(h_, id(), force), PGW_ELOCKED);
@@ -520,7 +525,7 @@ public:
         detail::check(h_, pgw_redrive(h_, id(), &o, &n));
         return n;
     }
-    /** PGW_OK: gone; PGW_OUTCOME_CANCEL: it runs, and its holder is asked to stop. */
+    /** PGW_OK: removed; PGW_OUTCOME_CANCEL: it runs, and its holder is asked to stop. */
     pgw_status cancel(std::int64_t job)
     {
         pgw_ref ref = {job, {0, 0}, PGW_OK};
@@ -555,7 +560,7 @@ public:
     permit_options &ttl(milliseconds d) { opts_.ttl_ms = d.count(); return *this; }
     permit_options &wait(milliseconds d) { opts_.timeout_ms = d.count(); return *this; }
     permit_options &wait_until_stopped() { opts_.timeout_ms = PGW_UNLIMITED; return *this; }
-    /** They come back at once when the session ends, not only after the ttl. */
+    /** The permits return when the session ends, without waiting for the ttl. */
     permit_options &session(bool yes = true) { opts_.session = yes; return *this; }
     permit_options &holder(std::string_view name) { holder_ = name; return *this; }
 
@@ -571,7 +576,7 @@ private:
     std::optional<std::string> holder_;
 };
 
-/** Permits that are returned when the object is destroyed. The connection of its handle must stay. */
+/** Permits. The destructor returns them. Use them only while their connection is open. */
 class permits {
 public:
     permits(pgw *h, std::string name, pgw_token token)
@@ -591,12 +596,12 @@ public:
     {
         if (h_) pgw_sema_release(h_, name_.c_str(), token_);
     }
-    /** False: their time was over, they are lost. */
+    /** False: their time is over, so they are lost. */
     bool extend(milliseconds ttl)
     {
         return detail::accepted(h_, pgw_sema_extend(h_, name_.c_str(), token_, ttl.count()));
     }
-    /** Returns them now. False: they had been lost before. */
+    /** Returns them now. False: they were lost before. */
     bool release()
     {
         pgw *h = std::exchange(h_, nullptr);
@@ -610,22 +615,22 @@ private:
     pgw_token token_;
 };
 
-/** A semaphore on the connection of a handle, which must stay. */
+/** A semaphore. Use it only while its connection is open. */
 class semaphore {
 public:
     semaphore(handle &h, std::string_view name) : h_(h.get()), name_(name) {}
-    /** Makes it, or gives it as many permits. */
+    /** Creates the semaphore, or changes its number of permits. */
     void create(int permits)
     {
         const pgw_status st = pgw_sema_create(h_, name_.c_str(), permits);
         detail::check(h_, st == PGW_EEXISTS ? pgw_sema_resize(h_, name_.c_str(), permits) : st);
     }
-    /** False: permits are out, and it was not forced. */
+    /** False: permits are held, and force was not set. */
     bool drop(bool force = false)
     {
         return detail::accepted(h_, pgw_sema_drop(h_, name_.c_str(), force), PGW_ELOCKED);
     }
-    /** Permits, or nothing when not enough were free all the time. */
+    /** Acquires permits. Nothing: not enough were free until the timeout. */
     std::optional<permits> acquire(const permit_options &options = {})
     {
         const pgw_sema_opts opts = options.get();
@@ -680,8 +685,8 @@ private:
     job_spec job_;
 };
 
-/** A tick that this node holds. It is released for another node when it is destroyed unfinished. The
- * connection of its handle must stay. */
+/** A tick that this node holds. If it is not finished, the destructor releases it for another node.
+ * Use it only while its connection is open. */
 class tick {
 public:
     tick(pgw *h, pgw_tick *t) noexcept : h_(h), tick_(t) {}
@@ -703,7 +708,7 @@ public:
     time_point until() const { return detail::time(pgw_tick_until_us(get())); }
     int attempt() const noexcept { return pgw_tick_attempt(get()); }
     pgw_token token() const noexcept { return pgw_tick_token(get()); }
-    /** Ends it; with an error that is kept. False: another node has it by now. */
+    /** Finishes it, with an error to record if it failed. False: another node has it. */
     bool finish(std::optional<std::string> error = {})
     {
         const pgw_token token = this->token();
@@ -722,11 +727,12 @@ private:
     std::unique_ptr<pgw_tick, detail::freer<pgw_tick_free>> tick_;
 };
 
-/** A schedule on the connection of a handle, which must stay. */
+/** A schedule. Use it only while its connection is open. */
 class schedule {
 public:
     schedule(handle &h, std::string_view name) : h_(h.get()), name_(name) {}
-    /** Makes it. If it exists, it becomes what is said here. Nothing: it is paused. */
+    /** Creates the schedule, or changes it to this definition. Returns the next tick. Nothing: it is
+     * paused. */
     std::optional<time_point> create(std::string_view expression, const schedule_options &o = {})
     {
         std::int64_t next_us = PGW_NONE;
@@ -743,15 +749,15 @@ public:
         detail::check(h_, pgw_cron_rename(h_, id(), renamed.c_str()));
         name_ = std::move(renamed);
     }
-    /** Makes a tick out of turn. Returns its job; PGW_NONE: a node will claim it. */
+    /** Adds a tick now. Returns its job; PGW_NONE: a node will claim the tick. */
     std::int64_t run()
     {
         std::int64_t job = PGW_NONE;
         detail::check(h_, pgw_cron_run(h_, id(), &job));
         return job;
     }
-    /** A due tick of these schedules, or of all without a queue. Nothing: none is due, and *again is
-     * when to ask again. */
+    /** A due tick of these schedules, or of all without a queue. Nothing: none is due; *again is
+     * the time until the next call. */
     static std::optional<tick> claim(handle &h, const std::vector<std::string> &schedules = {},
                                      milliseconds *again = nullptr)
     {
@@ -811,7 +817,7 @@ public:
         return *this;
     }
     table_spec &version(std::string_view column) { version_ = column; return *this; }
-    /** SQL that becomes part of statements as it is. */
+    /** SQL fragment that is inserted into statements unchanged. */
     table_spec &claimable(std::string_view fragment) { claimable_ = fragment; return *this; }
 
 private:
@@ -832,14 +838,14 @@ private:
     texts key_;
 };
 
-/** Rows of a table; empty when there was none. Views live as long as the object. */
+/** Rows of a table, perhaps none. Views are valid as long as the object. */
 class rows {
 public:
     rows() = default;
     explicit rows(pgw_rows *r) noexcept : rows_(r) {}
     std::size_t size() const noexcept { return pgw_rows_count(get()); }
     bool empty() const noexcept { return size() == 0; }
-    /** Nothing: SQL NULL, or a column that was not asked for. */
+    /** Nothing: SQL NULL, or a column that was not requested. */
     std::optional<std::string_view> get(std::size_t row, std::string_view column) const
     {
         const char *value = pgw_rows_get(get(), row, std::string(column).c_str());
@@ -913,10 +919,10 @@ private:
     pgw_edit *edit_;
 };
 
-/** A table of the caller's. Any handle on the same database may use it, in any thread. */
+/** A table of the caller. Any handle on the same database may use it, in any thread. */
 class table {
 public:
-    /** Looks it up. `init`: adds the columns and indexes that are missing. */
+    /** Looks up the table. `init`: adds missing columns and indexes. */
     table(handle &h, const table_spec &spec, bool init = false)
     {
         pgw_status st = open(h, spec);
@@ -926,7 +932,7 @@ public:
         }
         h.check(st);
     }
-    /** The statements that add what is missing; "": nothing is. */
+    /** The statements that add missing columns and indexes; "": none is missing. */
     std::string_view sql() const noexcept { return pgw_table_sql(get()); }
 
     rows claim(handle &h, const row_claim &what = {}) const
@@ -960,7 +966,7 @@ public:
         return detail::accepted(h.get(), pgw_table_finish(h.get(), get(), &ref, 1, &o));
     }
 
-    /** One row with its version; empty: there is none. */
+    /** Reads one row with its version; empty: the row does not exist. */
     rows get(handle &h, const texts &key, const texts &columns) const
     {
         const std::vector<const char *> k = detail::pointers(key), c = detail::pointers(columns);
@@ -972,8 +978,8 @@ public:
         h.check(st);
         return rows(r);
     }
-    /** Reads the row, calls fn(edit &), and writes what it set unless somebody else wrote meanwhile:
-     * then it starts over. An exception of fn ends it, and goes on. */
+    /** Reads the row, calls fn(edit &), and writes the columns that it set. If somebody else wrote
+     * meanwhile, it starts again. An exception of fn ends it and is thrown again. */
     template <class F>
     pgw_status process(handle &h, const texts &key, F &&fn,
                        std::optional<std::string> operation = {}) const
@@ -1027,28 +1033,35 @@ private:
     pgw_task *task_;
 };
 
-/** Calls a handler for each job. An exception that leaves the handler is PGW_VERDICT_RETRY, and its
- * what() is the error that is kept with the job. */
+/** Calls a handler for each job. An exception that leaves the handler counts as PGW_VERDICT_RETRY,
+ * and its what() is kept as the error of the job. */
 class worker {
 public:
     using handler = std::function<pgw_verdict(task &)>;
 
     worker(const std::vector<std::string> &queues, handler fn, const conf &c = {})
-        : fn_(std::make_unique<handler>(std::move(fn)))
     {
         const std::vector<const char *> names = detail::pointers(queues);
         pgw_worker_spec spec = PGW_WORKER_SPEC_INIT;
         pgw_worker *w = nullptr;
         spec.queues = names.data(), spec.queues_count = names.size();
-        spec.handler = call, spec.arg = fn_.get();
+        spec.handler = call, spec.arg = keep(std::move(fn));
         detail::check(pgw_worker_new(c.get(), &spec, &w));
         worker_.reset(w);
     }
-    /** Works until stopped, or as properties worker.until_empty and worker.max_jobs say. */
+    /** Gives jobs of a kind a handler of their own, as pgw_worker_handle() does. */
+    void handle(const std::string &kind, handler fn, const pgw_kind_opts *opts = nullptr)
+    {
+        const pgw_status st =
+            pgw_worker_handle(get(), kind.c_str(), call, keep(std::move(fn)), opts);
+        if (st < 0) throw error(st, pgw_worker_error(get()));
+    }
+    /** Works until stopped, or until worker.until_empty or worker.max_jobs ends it. */
     void run(stop &s)
     {
         const pgw_status st = pgw_worker_run(get(), s.get());
-        if (st == PGW_ETIMEDOUT) fn_.release(); // handlers that did not return still use it
+        if (st == PGW_ETIMEDOUT) // handlers that did not return still use them
+            for (auto &fn : fns_) (void)fn.release();
         if (st < 0) throw error(st, pgw_worker_error(get()));
     }
     pgw_worker_stats stats() const noexcept
@@ -1072,12 +1085,17 @@ private:
         }
         return PGW_VERDICT_RETRY;
     }
-    std::unique_ptr<handler> fn_;
+    handler *keep(handler fn)
+    {
+        fns_.push_back(std::make_unique<handler>(std::move(fn)));
+        return fns_.back().get();
+    }
+    std::vector<std::unique_ptr<handler>> fns_;
     std::unique_ptr<pgw_worker, detail::freer<pgw_worker_free>> worker_;
 };
 
-/** The loop that looks after a schema. An exception of on_tick() or on_reload() ends run(), which
- * throws it. */
+/** The loop that requeues, promotes, schedules and prunes. An exception of on_tick() or on_reload()
+ * ends run(), which throws it. */
 class reaper {
 public:
     explicit reaper(const conf &c = {}) : state_(std::make_unique<state>())
@@ -1086,7 +1104,7 @@ public:
         detail::check(pgw_reaper_new(c.get(), &r));
         reaper_.reset(r);
     }
-    /** Called after every good tick, from the thread of run(). Set it before. */
+    /** Called after every successful pass, from the thread of run(). Set it before run(). */
     void on_tick(std::function<void(const pgw_reap_stats &)> fn)
     {
         state_->on_tick = std::move(fn);
@@ -1107,7 +1125,7 @@ public:
     }
     /** Any thread, any signal handler. */
     void reload() noexcept { pgw_reaper_reload(get()); }
-    /** One pass, without a loop. Returns when to come back: 0 is at once. */
+    /** One pass, without a loop. Returns the time until the next pass; 0: at once. */
     static milliseconds pass(handle &h, pgw_reap_stats *stats = nullptr)
     {
         std::int64_t next_ms = 0;

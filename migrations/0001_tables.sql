@@ -40,13 +40,14 @@ CREATE TABLE pgwork.queue (
     id             integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     name           text NOT NULL UNIQUE CHECK (octet_length(name) BETWEEN 1 AND 200 AND name !~ '[[:cntrl:]]'),
     lease_ms       integer NOT NULL DEFAULT 30000      CHECK (lease_ms BETWEEN 100 AND 86400000),
-    max_attempts   integer NOT NULL DEFAULT 10         CHECK (max_attempts BETWEEN 1 AND 1000),
+    max_attempts   integer NOT NULL DEFAULT 10         CHECK (max_attempts = -1 OR max_attempts BETWEEN 1 AND 1000),
     backoff_ms     bigint NOT NULL DEFAULT 1000        CHECK (backoff_ms BETWEEN 0 AND 31536000000),
     backoff_cap_ms bigint NOT NULL DEFAULT 3600000     CHECK (backoff_cap_ms BETWEEN 0 AND 31536000000),
     retention_ms   bigint NOT NULL DEFAULT 0           CHECK (retention_ms BETWEEN 0 AND 3153600000000),
     max_bytes      integer NOT NULL DEFAULT 16777216   CHECK (max_bytes BETWEEN 1 AND 268435455),
-    paused         boolean NOT NULL DEFAULT false, -- no claims
-    draining       boolean NOT NULL DEFAULT false, -- no enqueues
+    dead_retention_ms bigint NOT NULL DEFAULT -1 CHECK (dead_retention_ms = -1 OR dead_retention_ms > 0), -- -1: kept
+    paused boolean NOT NULL DEFAULT false, draining boolean NOT NULL DEFAULT false, -- no claims; no enqueues
+    expired        text NOT NULL DEFAULT 'dead'        CHECK (expired IN ('dead', 'drop')),
     notify boolean NOT NULL DEFAULT true, payload_visible boolean NOT NULL DEFAULT false, -- to viewers
     created_at     timestamptz NOT NULL DEFAULT pgwork._now()
 );
@@ -63,12 +64,12 @@ CREATE TABLE pgwork.live_job (
     lease_until timestamptz, created_at timestamptz NOT NULL DEFAULT pgwork._now(), queue integer NOT NULL,
     lane         smallint NOT NULL DEFAULT 1, -- 2 * priority + 1; 2 * priority while quarantined (its last holder died)
     n            integer NOT NULL DEFAULT 1,  -- jobs that are still in the row
-    attempt integer NOT NULL DEFAULT 0, max_attempts integer, lease_ms integer, -- NULL: that of the queue
+    expires_at timestamptz, attempt integer NOT NULL DEFAULT 0,
+    max_attempts integer, lease_ms integer, -- NULL: that of the queue
     id bigint, last_id bigint, -- NULL while a single job lies at its first position, which is its id then
     kind text NOT NULL DEFAULT '', holder text, payload jsonb, body bytea, key text, error text, tags text[],
     ready_at     timestamptz, -- NULL: since created_at; otherwise it was delayed, or dead, until then
-    grp text, expires_at timestamptz, meta jsonb,
-    gone_ids     bigint[],    -- jobs of a leased batch row that have left it already
+    grp text, meta jsonb, gone_ids bigint[], -- jobs of a leased batch row that have left it already
     ids bigint[], kinds text[], payloads jsonb[], created timestamptz[] -- a batch row: an element for each job
 ) WITH (fillfactor = 40, toast_tuple_target = 3200,
         autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_insert_scale_factor = 0.2,

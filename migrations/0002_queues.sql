@@ -70,7 +70,8 @@ END $$;
 
 CREATE FUNCTION pgwork.queue_create(queue text, lease_ms bigint DEFAULT NULL, max_attempts integer DEFAULT NULL,
     backoff_ms bigint DEFAULT NULL, backoff_cap_ms bigint DEFAULT NULL, retention_ms bigint DEFAULT NULL,
-    max_bytes integer DEFAULT NULL, notify boolean DEFAULT NULL, payload_visible boolean DEFAULT NULL) RETURNS void
+    max_bytes integer DEFAULT NULL, notify boolean DEFAULT NULL, expired text DEFAULT NULL,
+    dead_retention_ms bigint DEFAULT NULL, payload_visible boolean DEFAULT NULL) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM pgwork._check_queue_name(queue);
@@ -80,30 +81,35 @@ BEGIN
         PERFORM pgwork._make_queue(queue);
     END LOOP;
     PERFORM pgwork.queue_set(queue, lease_ms, max_attempts, backoff_ms, backoff_cap_ms, retention_ms, max_bytes,
-                             notify, payload_visible);
+                             notify, expired, dead_retention_ms, payload_visible);
 END $$;
 
 CREATE FUNCTION pgwork.queue_set(queue text, lease_ms bigint DEFAULT NULL, max_attempts integer DEFAULT NULL,
     backoff_ms bigint DEFAULT NULL, backoff_cap_ms bigint DEFAULT NULL, retention_ms bigint DEFAULT NULL,
-    max_bytes integer DEFAULT NULL, notify boolean DEFAULT NULL, payload_visible boolean DEFAULT NULL) RETURNS void
+    max_bytes integer DEFAULT NULL, notify boolean DEFAULT NULL, expired text DEFAULT NULL,
+    dead_retention_ms bigint DEFAULT NULL, payload_visible boolean DEFAULT NULL) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE q pgwork.queue := pgwork._queue(queue);
 BEGIN
     PERFORM pgwork._check_range(a.name, a.value, a.low, a.high, a.note)
-       FROM (VALUES ('lease_ms', lease_ms, 100, 86400000, ''), ('max_attempts', max_attempts, 1, 1000, ''),
-                    ('backoff_ms', backoff_ms, 0, 31536000000, ' (a year)'),
+       FROM (VALUES ('lease_ms', lease_ms, 100, 86400000, ''), ('backoff_ms', backoff_ms, 0, 31536000000, ' (a year)'),
+                    ('max_attempts', nullif(max_attempts, -1), 1, 1000, ', or -1 (no limit)'),
                     ('backoff_cap_ms', backoff_cap_ms, 0, 31536000000, ' (a year)'),
                     ('retention_ms', retention_ms, 0, 3153600000000, ' (0: keep nothing)'),
+                    ('dead_retention_ms', nullif(dead_retention_ms, -1), 1, 3153600000000, ', or -1 (for ever)'),
                     ('max_bytes', max_bytes, 1, 268435455, '')) a (name, value, low, high, note)
       WHERE a.value IS NOT NULL;
+    PERFORM pgwork._refuse_unless(coalesce(expired, 'dead') IN ('dead', 'drop'), 'expired', expired, 'dead or drop');
     UPDATE pgwork.queue t
        SET lease_ms = coalesce(lease_ms, t.lease_ms), max_attempts = coalesce(max_attempts, t.max_attempts),
            backoff_ms = coalesce(backoff_ms, t.backoff_ms), backoff_cap_ms = coalesce(backoff_cap_ms, t.backoff_cap_ms),
            retention_ms = coalesce(retention_ms, t.retention_ms), max_bytes = coalesce(max_bytes, t.max_bytes),
-           notify = coalesce(notify, t.notify), payload_visible = coalesce(payload_visible, t.payload_visible)
+           notify = coalesce(notify, t.notify), expired = coalesce(expired, t.expired),
+           dead_retention_ms = coalesce(dead_retention_ms, t.dead_retention_ms),
+           payload_visible = coalesce(payload_visible, t.payload_visible)
      WHERE t.id = q.id AND num_nonnulls(lease_ms, max_attempts, backoff_ms, backoff_cap_ms, retention_ms, max_bytes,
-                                        notify, payload_visible) > 0;
+                                        notify, expired, dead_retention_ms, payload_visible) > 0;
     IF NOT FOUND THEN PERFORM pgwork._queue(queue); END IF; -- it may have been dropped
 END $$;
 
@@ -115,16 +121,8 @@ BEGIN
     IF NOT FOUND THEN PERFORM pgwork._queue(queue); END IF; -- no change, unless the queue does not exist
 END $$;
 
-CREATE FUNCTION pgwork.queue_pause(queue text) RETURNS void
-LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp RETURN pgwork._set_state(queue, true, NULL);
 CREATE FUNCTION pgwork.queue_drain(queue text) RETURNS void
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp RETURN pgwork._set_state(queue, NULL, true);
-CREATE FUNCTION pgwork.queue_resume(queue text) RETURNS void
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-BEGIN
-    PERFORM pgwork._set_state(queue, false, false), pgwork._wake(queue, 256);
-END $$;
-
 -- That long ago. Infinity: any time.
 CREATE FUNCTION pgwork._before(older_than_ms bigint) RETURNS timestamptz LANGUAGE plpgsql AS $$
 BEGIN
@@ -175,8 +173,8 @@ END $$;
 
 -- The tables whose rows belong to a queue.
 CREATE FUNCTION pgwork._places() RETURNS text[] LANGUAGE sql IMMUTABLE
-RETURN string_to_array('live_job,delayed_job,dead_job,done_job,cancel_request,unique_key,operation,mark,'
-                       'group_rule,admitted_job,gate_event,gate_mark,total,minute', ',');
+RETURN string_to_array('live_job,delayed_job,dead_job,done_job,cancel_request,unique_key,operation,mark,expiring_job,'
+                       'group_rule,admitted_job,gate_event,gate_mark,hold,total,minute', ',');
 
 CREATE FUNCTION pgwork.queue_drop(queue text, force boolean DEFAULT false) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -288,9 +286,7 @@ RETURN ARRAY(SELECT n FROM unnest(queues) n WHERE NOT EXISTS (SELECT FROM pgwork
 
 COMMENT ON FUNCTION pgwork.queue_create IS 'Creates a queue, or changes the given settings of an existing one.';
 COMMENT ON FUNCTION pgwork.queue_set IS 'Changes settings of a queue; NULL leaves a setting unchanged.';
-COMMENT ON FUNCTION pgwork.queue_pause IS 'Stops claims until queue_resume(); enqueues go on.';
 COMMENT ON FUNCTION pgwork.queue_drain IS 'Stops enqueues until queue_resume(); claims go on.';
-COMMENT ON FUNCTION pgwork.queue_resume IS 'Allows claims and enqueues again.';
 COMMENT ON FUNCTION pgwork.queue_purge IS 'Deletes jobs by state, never leased ones. Returns their number.';
 COMMENT ON FUNCTION pgwork.queue_drop IS 'Removes a queue; refuses while it has jobs unless forced. Drain it first.';
 COMMENT ON FUNCTION pgwork.setting IS 'Reads a setting of the schema, or sets it.';

@@ -52,29 +52,19 @@ BEGIN
     PERFORM pgwork._refuse(c.name, c.value, c.allowed, i)
        FROM (VALUES (octet_length(j.kind) > 255 OR j.kind ~ '[[:cntrl:]]', 'kind', j.kind, words),
                     (j.priority NOT BETWEEN 0 AND 9, 'priority', j.priority::text, '0 (first) .. 9'),
-                    (j.max_attempts NOT BETWEEN 1 AND 1000, 'max_attempts', j.max_attempts::text, '1 .. 1000'),
-                    (j.lease_ms NOT BETWEEN 100 AND 86400000, 'lease_ms', j.lease_ms::text, '100 .. 86400000'),
-                    (cardinality(j.tags) > 32, 'tags', cardinality(j.tags) || ' tags', 'up to 32'),
+                    (nullif(j.max_attempts, -1) NOT BETWEEN 1 AND 1000, 'max_attempts', j.max_attempts::text,
+                     '1 .. 1000, or -1'), (j.lease_ms NOT BETWEEN 100 AND 86400000, 'lease_ms', j.lease_ms::text,
+                     '100 .. 86400000'), (cardinality(j.tags) > 32, 'tags', cardinality(j.tags) || ' tags', 'up to 32'),
                     (array_ndims(j.tags) > 1, 'tags', 'an array with bounds ' || array_dims(j.tags), 'one dimension'),
                     (octet_length(j.key) NOT BETWEEN 1 AND 255 OR j.key ~ '[[:cntrl:]]', 'key', j.key, names),
                     (octet_length(j.grp) NOT BETWEEN 1 AND 255 OR j.grp ~ '[[:cntrl:]]', 'grp', j.grp, names),
                     (NOT (j.expires_at > '-infinity' AND j.expires_at < '294247-01-10 00:00Z'), -- 64 bits of us
                      'expires_at', j.expires_at::text, 'a time before 294247-01-10'),
                     (jsonb_typeof(j.meta) <> 'object' OR pg_column_size(j.meta) > 65536, 'meta',
-                     'JSON ' || jsonb_typeof(j.meta), 'an object of up to 64 KB')
+                     'JSON ' || jsonb_typeof(j.meta), 'an object of up to 64 KB'), (j.meta -> 'timeout_ms'
+                     NOT BETWEEN '1' AND '2592000000', 'meta.timeout_ms', j.meta ->> 'timeout_ms', '1 .. 2592000000')
              UNION ALL SELECT octet_length(t) > 255 OR t ~ '[[:cntrl:]]', 'tags', t, words FROM unnest(j.tags) t
             ) c (bad, name, value, allowed) WHERE c.bad;
-END $$;
-
-CREATE FUNCTION pgwork._check_key(keyed boolean, key_scope text, key_policy text, key_period_ms bigint) RETURNS void
-LANGUAGE plpgsql AS $$
-BEGIN
-    PERFORM pgwork._refuse_unless(key_scope IN ('ready', 'unfinished', 'period'), 'key_scope', key_scope,
-                                  'ready, unfinished or period'),
-            pgwork._refuse_unless(key_policy IN ('skip', 'replace', 'error'), 'key_policy', key_policy,
-                                  'skip, replace or error'),
-            pgwork._refuse_unless(NOT (keyed AND key_scope = 'period') OR key_period_ms BETWEEN 1 AND 31536000000,
-                                  'key_period_ms', key_period_ms::text, '1 .. 31536000000 (a year)');
 END $$;
 
 -- When a job becomes ready. NULL: now. At most ten years ahead.
@@ -114,18 +104,22 @@ END $$;
 -- Takes the job's unique key. `id` is this job, or the job that has the key. Waits for a concurrent producer
 -- of the same key to commit or roll back. Locks no existing row: finishing jobs must not wait for a producer.
 CREATE FUNCTION pgwork._take_key(q pgwork.queue, j pgwork._new_job, key_scope text, key_policy text,
-    key_period_ms bigint, i bigint, OUT id bigint, OUT outcome text) LANGUAGE plpgsql AS $$
+    key_period_ms bigint, key_replace text[], i bigint, OUT id bigint, OUT outcome text) LANGUAGE plpgsql AS $$
 DECLARE
     taken pgwork.unique_key; waits boolean;
     until timestamptz := CASE WHEN key_scope = 'period' THEN pgwork._now() + key_period_ms * interval '1 ms' END;
 BEGIN
+    IF key_policy = 'delay' THEN
+        PERFORM pgwork._check_delay(j, key_period_ms, i);
+        key_scope := 'ready'; key_replace := key_replace || '{payload,time}';
+    END IF;
     LOOP
         INSERT INTO pgwork.unique_key (queue, key, id, free_after, while_ready)
         VALUES (q.id, j.key, j.id, until, key_scope = 'ready') ON CONFLICT DO NOTHING;
         EXIT WHEN FOUND;
         SELECT * INTO taken FROM pgwork.unique_key u WHERE u.queue = q.id AND u.key = j.key;
         CONTINUE WHEN NOT FOUND; -- freed in the meantime
-        waits := pgwork._waits(q.id, taken.id);
+        waits := EXISTS (SELECT FROM pgwork._unfinished(q.id, ARRAY[taken.id]) u WHERE NOT u.leased);
         IF taken.free_after <= pgwork._now() OR taken.while_ready AND NOT waits THEN
             -- Its period has ended; or its job was claimed, which frees the key: claims do not read keys.
             UPDATE pgwork.unique_key u SET id = j.id, free_after = until, while_ready = key_scope = 'ready'
@@ -137,16 +131,9 @@ BEGIN
                                   'it is job ' || taken.id, i);
         END IF;
         id := taken.id; outcome := 'exists';
-        IF key_policy = 'replace' THEN -- a running job is not changed
-            UPDATE pgwork.live_job r SET payload = j.payload, body = j.body
-              FROM (SELECT q.id AS queue, f.* FROM pgwork._find(q.id, taken.id) f OFFSET 0) f
-             WHERE r.queue = ANY (ARRAY[f.queue]) AND r.lane = f.lane AND r.pos = f.pos AND r.token IS NULL
-               AND coalesce(r.id, r.pos) = taken.id;
-            IF NOT FOUND THEN
-                UPDATE pgwork.delayed_job d SET payload = j.payload, body = j.body
-                 WHERE d.queue = q.id AND d.id = taken.id;
-            END IF;
-            outcome := CASE WHEN FOUND THEN 'replaced' ELSE 'exists' END;
+        IF key_policy IN ('replace', 'delay') THEN -- a running job is not changed
+            IF pgwork._replace(q, taken.id, j, coalesce(key_replace, '{payload}'),
+                               CASE key_policy WHEN 'delay' THEN key_period_ms END) THEN outcome := 'replaced'; END IF;
             -- Whether the job stopped waiting in the meantime, or waits in another table.
             CONTINUE WHEN outcome = 'exists' AND (waits OR pgwork._waits(q.id, taken.id));
         END IF;
@@ -162,8 +149,8 @@ CREATE FUNCTION pgwork.enqueue(queue text, payload jsonb DEFAULT NULL, kind text
     priority integer DEFAULT 0, run_at timestamptz DEFAULT NULL, delay_ms bigint DEFAULT NULL,
     max_attempts integer DEFAULT NULL, lease_ms bigint DEFAULT NULL, tags text[] DEFAULT NULL, key text DEFAULT NULL,
     key_scope text DEFAULT 'unfinished', key_policy text DEFAULT 'skip', key_period_ms bigint DEFAULT NULL,
-    op uuid DEFAULT NULL, grp text DEFAULT NULL, expires_at timestamptz DEFAULT NULL, meta jsonb DEFAULT NULL)
-RETURNS pgwork.enqueued
+    op uuid DEFAULT NULL, grp text DEFAULT NULL, expires_at timestamptz DEFAULT NULL, meta jsonb DEFAULT NULL,
+    ttl_ms bigint DEFAULT NULL, key_replace text[] DEFAULT NULL) RETURNS pgwork.enqueued
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 DECLARE job pgwork.enqueued; waiters boolean; q pgwork.queue; before bigint[]; new pgwork._new_job;
 BEGIN
@@ -174,7 +161,8 @@ BEGIN
      WHERE t.name = enqueue.queue
        AND num_nonnulls(pg_current_xact_id(), nullif(t.draining, false), pg_column_compression(enqueue.payload),
                         enqueue.run_at, enqueue.delay_ms, enqueue.max_attempts, enqueue.lease_ms, enqueue.tags,
-                        enqueue.key, enqueue.op, enqueue.grp, enqueue.expires_at, enqueue.meta, t.queue_limit) = 1
+                        enqueue.key, enqueue.op, enqueue.grp, enqueue.expires_at, enqueue.meta, enqueue.ttl_ms,
+                        t.queue_limit) = 1
        AND coalesce(pg_column_size(enqueue.payload), 0)::bigint + coalesce(octet_length(enqueue.body), 0)
            <= CASE WHEN enqueue.priority BETWEEN 0 AND 9 AND octet_length(enqueue.kind) <= 255
                         AND enqueue.kind !~ '[[:cntrl:]]' THEN t.max_bytes END
@@ -191,11 +179,13 @@ BEGIN
     new := (nextval('pgwork.position'), payload, coalesce(kind, ''), body, coalesce(priority, 0),
             pgwork._due(run_at, delay_ms), max_attempts, lease_ms, tags, key, grp, expires_at, meta);
     PERFORM pgwork._check_new(q, new, pgwork._bytes(payload, body), NULL),
-            pgwork._check_key(key IS NOT NULL, key_scope, key_policy, key_period_ms);
-    SELECT p.* INTO job FROM pgwork._put(q, ARRAY[new], key_scope, key_policy, key_period_ms, op, false) p;
+            pgwork._check_key(key IS NOT NULL, key_scope, key_policy, key_period_ms, key_replace);
+    IF num_nonnulls(expires_at, ttl_ms) > 0 THEN
+        new := (pgwork._expiring(q.id, ARRAY[new], ARRAY[ttl_ms], false))[1];
+    END IF;
+    SELECT p.* INTO job FROM pgwork._put(q, ARRAY[new], key_scope, key_policy, key_period_ms, key_replace, op, false) p;
     RETURN job;
 END $$;
-
 
 -- An argument with many values: one element per job, or one for all. Returns the bytes of all jobs together.
 CREATE FUNCTION pgwork._check_length(n integer, name text, given anyarray) RETURNS bigint LANGUAGE plpgsql AS $$
@@ -266,7 +256,7 @@ END $$;
 
 -- Takes the keys of new jobs, stores them, wakes up workers, and completes the operation.
 CREATE FUNCTION pgwork._put(q pgwork.queue, jobs pgwork._new_job[], key_scope text, key_policy text,
-    key_period_ms bigint, op uuid, many boolean) RETURNS SETOF pgwork.enqueued LANGUAGE plpgsql
+    key_period_ms bigint, key_replace text[], op uuid, many boolean) RETURNS SETOF pgwork.enqueued LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 DECLARE
     new_ids bigint[]; outcomes text[] := array_fill('new'::text, ARRAY[cardinality(jobs)]);
@@ -277,13 +267,13 @@ BEGIN
     IF keys IS NULL THEN
         n_ready := CASE WHEN gated THEN pgwork._store_gated(q, jobs) ELSE pgwork._store(q.id, jobs) END;
     ELSE
-        IF many AND key_policy = 'replace' THEN PERFORM pgwork._lock_replaced(q.id, keys); END IF;
+        IF many AND key_policy IN ('replace', 'delay') THEN PERFORM pgwork._lock_replaced(q.id, keys); END IF;
         -- In the order of the keys, so that two batches with the same keys cannot deadlock.
         FOR one IN SELECT u.i, u.job, (u.job).key FROM (SELECT i, jobs[i] AS job FROM generate_subscripts(jobs, 1) i) u
                     ORDER BY (u.job).key, u.i LOOP
             IF one.key IS NOT NULL THEN
                 SELECT k.* INTO taken FROM pgwork._take_key(q, one.job, key_scope, key_policy, key_period_ms,
-                                                            CASE WHEN many THEN one.i END) k;
+                                                            key_replace, CASE WHEN many THEN one.i END) k;
                 new_ids[one.i] := taken.id; outcomes[one.i] := taken.outcome;
             END IF;
             IF outcomes[one.i] = 'new' THEN n_ready := n_ready + pgwork._store_gated(q, ARRAY[one.job]); END IF;
@@ -301,33 +291,33 @@ CREATE FUNCTION pgwork.enqueue_many(queue text, payloads jsonb[], kinds text[] D
     delays_ms bigint[] DEFAULT NULL, max_attempts integer[] DEFAULT NULL, leases_ms bigint[] DEFAULT NULL,
     tags text[] DEFAULT NULL, keys text[] DEFAULT NULL, key_scope text DEFAULT 'unfinished',
     key_policy text DEFAULT 'skip', key_period_ms bigint DEFAULT NULL, op uuid DEFAULT NULL,
-    grps text[] DEFAULT NULL, expires_ats timestamptz[] DEFAULT NULL, metas jsonb[] DEFAULT NULL)
-RETURNS SETOF pgwork.enqueued
+    grps text[] DEFAULT NULL, expires_ats timestamptz[] DEFAULT NULL, metas jsonb[] DEFAULT NULL,
+    ttls_ms bigint[] DEFAULT NULL, key_replace text[] DEFAULT NULL) RETURNS SETOF pgwork.enqueued
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 DECLARE
     q pgwork.queue := pgwork._queue_made(queue);
     n integer := coalesce(cardinality(payloads), 0);
-    before bigint[] := pgwork._begin(q, CASE WHEN n > 0 THEN op END);
-    bytes bigint; jobs pgwork._new_job[];
+    before bigint[] := pgwork._begin(q, CASE WHEN n > 0 THEN op END); bytes bigint; jobs pgwork._new_job[];
 BEGIN
     IF before IS NOT NULL THEN RETURN QUERY SELECT unnest(before), 'repeated'; RETURN; END IF;
     PERFORM pgwork._refuse_unless(n <= 10000, 'payloads', n || ' jobs', 'up to 10000');
     bytes := pg_column_size(payloads);
     IF num_nonnulls(kinds, bodies, priorities, run_ats, delays_ms, max_attempts, leases_ms, tags, keys, grps,
-                    expires_ats, metas) > 0 THEN
+                    expires_ats, metas, ttls_ms) > 0 THEN
         bytes := bytes + pgwork._check_length(n, 'kinds', kinds) + pgwork._check_length(n, 'bodies', bodies)
                + pgwork._check_length(n, 'priorities', priorities) + pgwork._check_length(n, 'run_ats', run_ats)
                + pgwork._check_length(n, 'delays_ms', delays_ms) + pgwork._check_length(n, 'max_attempts', max_attempts)
                + pgwork._check_length(n, 'leases_ms', leases_ms) + pgwork._check_length(n, 'tags', tags)
                + pgwork._check_length(n, 'keys', keys) + pgwork._check_length(n, 'grps', grps)
-               + pgwork._check_length(n, 'expires_ats', expires_ats) + pgwork._check_length(n, 'metas', metas);
+               + pgwork._check_length(n, 'expires_ats', expires_ats) + pgwork._check_length(n, 'metas', metas)
+               + pgwork._check_length(n, 'ttls_ms', ttls_ms);
         PERFORM pgwork._check_literals(tags) WHERE tags IS NOT NULL;
     END IF;
     IF bytes > 268435456 AND n > 1 THEN
         PERFORM pgwork._raise('PW002', format('%s jobs are %s bytes: a call takes at most 268435456', n, bytes),
                               'enqueue them in several calls', NULL);
     END IF;
-    PERFORM pgwork._check_key(keys IS NOT NULL, key_scope, key_policy, key_period_ms);
+    PERFORM pgwork._check_key(keys IS NOT NULL, key_scope, key_policy, key_period_ms, key_replace);
     IF n = 0 THEN RETURN; END IF;
     SELECT array_agg((nextval('pgwork.position'), u.payload, coalesce(pgwork._ith(kinds, u.i), ''),
                       pgwork._ith(bodies, u.i), coalesce(pgwork._ith(priorities, u.i), 0),
@@ -342,9 +332,9 @@ BEGIN
         PERFORM pgwork._check_new(q, u.j, pgwork._bytes((u.j).payload, (u.j).body), u.i)
            FROM (SELECT j, row_number() OVER () AS i FROM unnest(jobs) j) u;
     END IF;
-    RETURN QUERY SELECT * FROM pgwork._put(q, jobs, key_scope, key_policy, key_period_ms, op, true);
+    IF num_nonnulls(expires_ats, ttls_ms) > 0 THEN jobs := pgwork._expiring(q.id, jobs, ttls_ms, true); END IF;
+    RETURN QUERY SELECT * FROM pgwork._put(q, jobs, key_scope, key_policy, key_period_ms, key_replace, op, true);
 END $$;
-
 
 CREATE FUNCTION pgwork._cancel(q pgwork.queue, one bigint) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE place record; row_at tid; i integer; gone pgwork.live_job; -- what was deleted

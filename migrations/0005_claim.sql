@@ -29,7 +29,8 @@ BEGIN
                  CROSS JOIN LATERAL (SELECT j.lane / 2 AS priority, j.pos FROM pgwork.live_job j
                                       WHERE j.queue = t.id AND j.lane = r.lane AND j.pos > r.start AND j.pos <= r.stop
                                         AND j.token IS NULL ORDER BY j.pos LIMIT 1) h LIMIT 1) h ON true
-         WHERE t.name = ANY (queues) AND NOT t.paused ORDER BY h.priority, h.pos);
+         WHERE t.name = ANY (queues) AND CASE WHEN t.paused THEN (pgwork._end_holds(t.name)).ended > 0 ELSE true END
+         ORDER BY h.priority, h.pos);
 END $$;
 
 -- Puts jobs that were locked and deleted back as ready rows: the first of `first` jobs, the others of `size`. Each lies
@@ -55,13 +56,13 @@ END $$;
 -- Cuts the first ready row of these ranges, if it holds more than `wanted` jobs: into a row of that size, and others of
 -- `size`. Returns how many jobs the first row holds then; NULL: there is none.
 CREATE FUNCTION pgwork._cut(its_name text, lanes smallint[], starts bigint[], stops bigint[], wanted integer,
-    size integer) RETURNS integer LANGUAGE plpgsql AS $$
+    size integer, now_is timestamptz) RETURNS integer LANGUAGE plpgsql AS $$
 DECLARE cut record;
 BEGIN
     SELECT j.* INTO cut FROM pgwork.queue t CROSS JOIN unnest(lanes, starts, stops) r (lane, start, stop)
      CROSS JOIN LATERAL (SELECT j.ctid AS at, j.* FROM pgwork.live_job j
                           WHERE j.queue = t.id AND j.lane = r.lane AND j.pos > r.start AND j.pos <= r.stop
-                            AND j.token IS NULL
+                            AND j.token IS NULL AND (j.expires_at > now_is) IS NOT FALSE
                           ORDER BY j.pos LIMIT 1 FOR UPDATE SKIP LOCKED) j
      WHERE t.name = its_name LIMIT 1;
     IF cut.n <= wanted OR cut.n IS NULL THEN RETURN cut.n; END IF;
@@ -155,7 +156,7 @@ SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off S
 SET plan_cache_mode = force_generic_plan SET jit = off AS $$
 #variable_conflict use_column
 DECLARE
-    now_ms CONSTANT bigint := date_part('epoch', clock_timestamp()) * 1000;
+    now_is CONSTANT timestamptz := clock_timestamp(); now_ms CONSTANT bigint := date_part('epoch', now_is) * 1000;
     stamp CONSTANT text := overlay(gen_random_uuid()::text PLACING '' FROM 9 FOR 20);
     passed bigint := pgwork.token_number(done_tokens[1]);
     accepted bigint[];
@@ -209,7 +210,11 @@ BEGIN
                        CASE WHEN alone THEN m.stops[m.front + 1:] ELSE m.stops[:m.front] END
                   INTO lanes, starts, stops FROM pgwork.queue t CROSS JOIN LATERAL pgwork._mark(t.id) m
                  WHERE t.name = its_name AND NOT t.paused;
-                EXIT WHEN NOT FOUND;
+                IF NOT FOUND THEN
+                    RETURN QUERY SELECT * FROM pgwork._claim_held(its_name, wanted, holder, lease_ms, apart);
+                    EXIT WHEN NOT FOUND;
+                    RETURN;
+                END IF;
             END IF;
             FOR i IN 1 .. 20 + n / 50 LOOP
                 size := least(size, wanted);
@@ -225,6 +230,7 @@ BEGIN
                          CROSS JOIN LATERAL (SELECT j.ctid AS at, j.n FROM pgwork.live_job j
                                               WHERE j.queue = t.id AND j.lane = r.lane AND j.token IS NULL
                                                 AND j.pos > r.start AND j.pos <= r.stop
+                                                AND (j.expires_at > now_is) IS NOT FALSE
                                                 AND (j.xmax = '0' OR j.xmax <> ALL (ARRAY( -- or SKIP LOCKED would try
                                                     SELECT x::xid FROM pg_snapshot_xip(pg_current_snapshot()) x)))
                                               ORDER BY j.pos LIMIT wanted / size FOR UPDATE SKIP LOCKED) j
@@ -245,7 +251,7 @@ BEGIN
                 wanted := wanted - got * size;
                 EXIT WHEN wanted = 0 OR alone;
                 size := pgwork._cut(its_name, lanes, starts, stops, CASE WHEN apart THEN 1 ELSE wanted END,
-                                    CASE WHEN apart THEN 1 ELSE n END);
+                                    CASE WHEN apart THEN 1 ELSE n END, now_is);
                 EXIT WHEN size IS NULL;
             END LOOP;
             EXIT WHEN wanted = 0 OR alone AND got > 0;

@@ -203,14 +203,14 @@ DECLARE
 BEGIN
     PERFORM pg_current_xact_id(); -- before the first position, see 0004_marks.sql
     WITH t AS MATERIALIZED (
-        SELECT j.*, j.lane / 2 AS priority, greatest(0, j.attempt - refund) AS charged, coalesce(why, j.error) AS why,
-               coalesce(delay_ms, -- or an exponential backoff with full jitter
+        SELECT j.*, j.lane / 2 AS priority, least(greatest(0, j.attempt - refund), 2147483646) AS charged,
+               coalesce(why, j.error) AS why, coalesce(delay_ms, -- or an exponential backoff with full jitter
                         random() * least(q.backoff_cap_ms, q.backoff_ms * 2.0 ^ least(j.attempt - 1, 40)))
                    * interval '1 ms' AS delay,
                CASE WHEN verb = 'dead' THEN 'dead'
                     WHEN EXISTS (SELECT FROM pgwork.cancel_request c WHERE c.queue = q.id AND c.id = j.id OFFSET 0)
-                    THEN 'cancelled'
-                    WHEN verb IN ('fail', 'reap') AND j.attempt >= coalesce(j.max_attempts, q.max_attempts) THEN 'dead'
+                    THEN 'cancelled' WHEN verb IN ('fail', 'reap')
+                     AND coalesce(j.max_attempts, q.max_attempts) BETWEEN 1 AND j.attempt THEN 'dead'
                     WHEN verb IN ('release', 'reap') OR delay_ms = 0 THEN 'ready'
                     ELSE 'delayed' END AS fate FROM pgwork._take(q.id, ids, tokens) j
     ), dead AS (
@@ -258,8 +258,7 @@ RETURN CASE WHEN octet_length(value) <= bytes THEN value
 CREATE FUNCTION pgwork._give_back(its_queue text, ids bigint[], tokens uuid[], verb text, delay_ms bigint, error text)
 RETURNS TABLE (id bigint, status text) LANGUAGE plpgsql AS $$
 DECLARE
-    q CONSTANT pgwork.queue := pgwork._queue(its_queue);
-    all_tokens CONSTANT uuid[] := pgwork._tokens(ids, tokens);
+    q CONSTANT pgwork.queue := pgwork._queue(its_queue); all_tokens CONSTANT uuid[] := pgwork._tokens(ids, tokens);
     accepted CONSTANT bigint[] := (pgwork._requeue(q, ids, all_tokens, verb, delay_ms, error)).accepted;
 BEGIN
     RETURN QUERY SELECT * FROM pgwork._refused(q.id, ids, accepted); -- with a new snapshot: we may have waited

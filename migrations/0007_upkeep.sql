@@ -28,8 +28,7 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN state ~ '^(25|40|53|55P03|57|58)';
 CREATE FUNCTION pgwork._expired(queue integer, batch integer, whole boolean, OUT ids bigint[], OUT tokens uuid[])
 LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
 DECLARE
-    now_is CONSTANT timestamptz := pgwork._now();
-    m CONSTANT pgwork.mark := pgwork._mark(queue);
+    now_is CONSTANT timestamptz := pgwork._now(); m CONSTANT pgwork.mark := pgwork._mark(queue);
     its_lane integer; after bigint; chunk record;
 BEGIN
     ids := '{}'; tokens := '{}';
@@ -75,7 +74,8 @@ BEGIN
     ), l AS (DELETE FROM pgwork.dead_job d USING (SELECT q.id AS queue, u.id FROM unnest(ids) u (id) OFFSET 0) u
          WHERE dead AND d.queue = ANY (ARRAY[u.queue]) AND d.id = u.id
         RETURNING now_is, d.id, d.created_at, d.queue, d.priority, 0, d.max_attempts, d.lease_ms, d.kind, NULL,
-                  d.error, d.tags, d.payload, d.body, d.grp, d.expires_at, d.meta, NULL::text, NULL::bigint
+                  d.error, d.tags, d.payload, d.body, d.grp, CASE WHEN d.expires_at > now_is THEN d.expires_at END,
+                  d.meta, NULL::text, NULL::bigint
     )
     INSERT INTO pgwork.live_job (ready_at, created_at, queue, lane, attempt, max_attempts, lease_ms, id, last_id, kind,
                                  key, error, tags, payload, body, grp, expires_at, meta)
@@ -87,10 +87,10 @@ BEGIN
     RETURN moved;
 END $$;
 
--- Requeues jobs of expired leases; without tokens, makes delayed jobs ready. A batch that fails is
--- made smaller until the job that cannot be moved is alone.
-CREATE FUNCTION pgwork._move(q pgwork.queue, ids bigint[], tokens uuid[], OUT moved bigint, OUT died bigint)
-LANGUAGE plpgsql AS $$
+-- Requeues jobs of expired leases; without tokens, makes delayed jobs ready, or removes expired jobs. A batch
+-- that fails is made smaller until the job that cannot be moved is alone.
+CREATE FUNCTION pgwork._move(q pgwork.queue, ids bigint[], tokens uuid[], expired boolean, OUT moved bigint,
+    OUT died bigint) LANGUAGE plpgsql AS $$
 DECLARE first integer := 1; size integer := cardinality(ids); lot bigint[]; n bigint; n_died bigint;
 BEGIN
     moved := 0; died := 0;
@@ -98,7 +98,8 @@ BEGIN
         lot := ids[first : first + size - 1];
         BEGIN
             IF tokens IS NULL THEN
-                SELECT pgwork._promote(q, lot, false), 0 INTO n, n_died;
+                n_died := 0;
+                n := CASE WHEN expired THEN pgwork._expire(q, lot) ELSE pgwork._promote(q, lot, false) END;
             ELSE
                 SELECT coalesce(cardinality(m.accepted), 0), m.died INTO n, n_died
                   FROM pgwork._requeue(q, lot, tokens[first : first + size - 1], 'reap', NULL, NULL) m;
@@ -203,11 +204,12 @@ BEGIN
             CONTINUE;
         END;
         IF lot.ids <> '{}' THEN
-            SELECT * INTO taken FROM pgwork._move(q, lot.ids, lot.tokens);
+            SELECT * INTO taken FROM pgwork._move(q, lot.ids, lot.tokens, false);
             returned := returned + taken.moved - taken.died; died := died + taken.died;
         END IF;
         EXIT WHEN returned + died >= batch;
     END LOOP;
+    died := died + pgwork._sweep_expired(queue, batch);
 END $$;
 
 CREATE FUNCTION pgwork.reap(queue text DEFAULT NULL, batch integer DEFAULT 1000, OUT returned bigint, OUT died bigint)
@@ -234,7 +236,7 @@ BEGIN
                             AND NOT EXISTS (SELECT FROM pgwork._resting(d.queue, d.id))
                           ORDER BY d.run_at, d.id LIMIT batch - promoted FOR UPDATE OF d SKIP LOCKED);
             EXIT WHEN ids = '{}';
-            moved := (pgwork._move(q, ids, NULL)).moved; promoted := promoted + moved;
+            moved := (pgwork._move(q, ids, NULL, false)).moved; promoted := promoted + moved;
             EXIT WHEN moved IN (0, cardinality(ids));
         END LOOP;
         EXIT WHEN promoted >= batch;
@@ -281,7 +283,8 @@ BEGIN
               FROM (SELECT 0 AS id UNION ALL SELECT q.id FROM pgwork.queue q) t) t WHERE t.next > t.id + 1;
     FOR part IN SELECT * FROM (VALUES
            ('done_job', 'pgwork.queue g', 'd.queue = g.id AND d.finished_at < $1 - g.retention_ms * interval ''1 ms'''),
-           ('unique_key', '(SELECT) g', 'd.free_after < $1'),
+           ('unique_key', '(SELECT) g', 'd.free_after < $1'), ('dead_job', 'pgwork.queue g',
+            'd.queue = g.id AND d.died_at < $1 - nullif(g.dead_retention_ms, -1) * interval ''1 ms'''),
            ('operation', '(SELECT value::bigint AS kept FROM pgwork.setting WHERE name = ''op_retention_ms'') g',
             'd.at < $1 - g.kept * interval ''1 ms''')) v (place, ranges, what)
         UNION ALL SELECT p, 'unnest($3, $4) g (low, high)', 'd.queue > g.low AND d.queue < g.high AND NOT EXISTS'
@@ -459,7 +462,7 @@ BEGIN
 END $$;
 
 COMMENT ON FUNCTION pgwork.set_aside IS 'Sets ready jobs aside that no claim can return. Returns the number of rows.';
-COMMENT ON FUNCTION pgwork.reap IS 'Requeues jobs of expired leases (returned), or makes them dead letters (died).';
+COMMENT ON FUNCTION pgwork.reap IS 'Requeues jobs of expired leases; dead letters (died) of these and of expired jobs.';
 COMMENT ON FUNCTION pgwork.promote IS 'Makes due delayed jobs ready; next_ms: time until the next one.';
 COMMENT ON FUNCTION pgwork.prune IS 'Deletes finished jobs, operation ids and unique keys after their retention.';
 COMMENT ON FUNCTION pgwork.compact IS 'Gives live_job a new file without its dead rows; not under an older snapshot.';

@@ -144,10 +144,11 @@ END $$;
 CREATE FUNCTION pgwork.queue_list(queue text DEFAULT NULL, at_most bigint DEFAULT NULL)
 RETURNS TABLE (queue text, ready bigint, leased bigint, delayed bigint, gated bigint, dead bigint, done bigint,
     oldest_ms bigint, paused boolean, draining boolean, lease_ms integer, max_attempts integer, backoff_ms bigint,
-    backoff_cap_ms bigint, retention_ms bigint, max_bytes integer, notify boolean, payload_visible boolean)
+    backoff_cap_ms bigint, retention_ms bigint, max_bytes integer, notify boolean, expired text,
+    dead_retention_ms bigint, payload_visible boolean)
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT q.name, d.*, q.paused, q.draining, q.lease_ms, q.max_attempts, q.backoff_ms, q.backoff_cap_ms,
-           q.retention_ms, q.max_bytes, q.notify, q.payload_visible
+           q.retention_ms, q.max_bytes, q.notify, q.expired, q.dead_retention_ms, q.payload_visible
       FROM pgwork.queue q LEFT JOIN pgwork._used_queues($1) u USING (id) CROSS JOIN LATERAL (
            SELECT 0, 0, 0, 0, 0, 0, 0 WHERE u.name IS NULL UNION ALL -- ready is NULL: the queue was dropped meanwhile
            SELECT d.* FROM pgwork.depth(u.name, $2, true) d WHERE u.name IS NOT NULL AND d.ready IS NOT NULL OFFSET 0) d

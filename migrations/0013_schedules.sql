@@ -31,6 +31,7 @@ CREATE TABLE pgwork.schedule (
     lease_ms     integer,
     tags         text[],
     key          text,
+    ttl_ms       bigint,                             -- of the job
     -- the next tick
     paused       boolean NOT NULL DEFAULT false,
     base         timestamptz NOT NULL,
@@ -211,7 +212,7 @@ CREATE FUNCTION pgwork.cron_create(name text, expression text, zone text DEFAULT
     payload jsonb DEFAULT NULL, kind text DEFAULT '', body bytea DEFAULT NULL, priority integer DEFAULT 0,
     max_attempts integer DEFAULT NULL, lease_ms bigint DEFAULT NULL, tags text[] DEFAULT NULL, key text DEFAULT NULL,
     misfire text DEFAULT 'once', misfire_max integer DEFAULT 100, grace_ms bigint DEFAULT 60000, jitter_ms bigint DEFAULT 0,
-    timeout_ms bigint DEFAULT 300000) RETURNS timestamptz
+    timeout_ms bigint DEFAULT 300000, ttl_ms bigint DEFAULT NULL) RETURNS timestamptz
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
@@ -234,6 +235,7 @@ BEGIN
                                   '1000 .. 86400000 with misfire skip: every tick is found a little late');
     PERFORM pgwork._refuse_unless(jitter_ms BETWEEN 0 AND 3600000, 'jitter_ms', jitter_ms::text, '0 .. 3600000 (an hour)');
     PERFORM pgwork._refuse_unless(timeout_ms BETWEEN 100 AND 604800000, 'timeout_ms', timeout_ms::text, '100 .. 604800000 (a week)');
+    PERFORM pgwork._check_ttl(ttl_ms);
     LOOP
         INSERT INTO pgwork.schedule AS t (name, expression, zone, anchor, base)
         VALUES (name, expression, zone_is, date_trunc('second', clock_timestamp()), clock_timestamp())
@@ -260,7 +262,7 @@ BEGIN
            planned_at = s.planned_at, misfire = cron_create.misfire, misfire_max = cron_create.misfire_max, grace_ms = cron_create.grace_ms,
            jitter_ms = cron_create.jitter_ms, timeout_ms = cron_create.timeout_ms, queue = cron_create.queue, kind = coalesce(cron_create.kind, ''),
            payload = cron_create.payload, body = cron_create.body, priority = coalesce(cron_create.priority, 0),
-           max_attempts = cron_create.max_attempts, lease_ms = cron_create.lease_ms, tags = cron_create.tags, key = cron_create.key,
+           max_attempts = cron_create.max_attempts, lease_ms = cron_create.lease_ms, tags = cron_create.tags, key = cron_create.key, ttl_ms = cron_create.ttl_ms,
            error = CASE WHEN cron_create.queue IS NULL THEN s.error END, error_at = CASE WHEN cron_create.queue IS NULL THEN s.error_at END
      WHERE t.id = s.id;
     RETURN CASE WHEN NOT s.paused THEN s.next_slot END;
@@ -333,7 +335,8 @@ BEGIN
     SELECT e.id INTO id
       FROM pgwork.enqueue(s.queue, s.payload, s.kind, s.body, s.priority, NULL, NULL, s.max_attempts, s.lease_ms,
                           coalesce(s.tags, '{}') || ('schedule=' || s.name)
-                          || ('slot=' || to_char(slot AT TIME ZONE interval '0', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')), s.key) e;
+                          || ('slot=' || to_char(slot AT TIME ZONE interval '0', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')), s.key,
+                          ttl_ms => s.ttl_ms) e;
     UPDATE pgwork.tick t SET job = id WHERE t.schedule = s.id AND t.slot = _cron_enqueue.slot;
     RETURN id;
 END $$;
@@ -462,7 +465,7 @@ BEGIN
                     ELSE t.asked <= at OR NOT t.paused AND (t.next_at <= at OR t.planned_at < at - interval '1 hour') END
          ORDER BY t.slot IS NULL, t.next_at LIMIT 1 FOR UPDATE SKIP LOCKED;
         EXIT WHEN NOT FOUND;
-        IF s.slot IS NOT NULL AND s.attempt >= coalesce(s.max_attempts, 10) THEN
+        IF s.slot IS NOT NULL AND coalesce(s.max_attempts, 10) BETWEEN 1 AND s.attempt THEN
             UPDATE pgwork.tick t SET finished_at = _cron_claim.at, error = format('given up: %s holders ran out of time', s.attempt)
              WHERE t.schedule = s.id AND t.slot = s.slot;
             UPDATE pgwork.schedule t SET slot = NULL, token = NULL, holder = NULL, since = NULL, until = NULL, attempt = 0,
@@ -618,13 +621,14 @@ DECLARE
 BEGIN
     SELECT t.next_ms INTO due_ms FROM pgwork.cron_tick(batch) t;
     SELECT m.reaped, m.died, m.promoted, m.pruned, m.next_ms, m.stuck INTO reaped, died, promoted, pruned, next_ms, stuck FROM pgwork._maintain_jobs(batch) m;
-    next_ms := CASE WHEN pgwork._tick_gates(256) >= 256 THEN 0 ELSE least(next_ms, due_ms) END;
+    next_ms := CASE WHEN pgwork._tick_gates(256) >= 256 THEN 0
+                    ELSE least(next_ms, due_ms, (pgwork._end_holds(NULL)).next_ms) END;
 END $$;
 
 COMMENT ON VIEW pgwork.schedules IS 'Schedules: what they make, when next, and what went wrong.';
 COMMENT ON VIEW pgwork.ticks IS 'Ticks that were decided, the newest of each schedule.';
-COMMENT ON FUNCTION pgwork.maintain(integer) IS 'cron_tick(), promote(), reap(), prune() and the low-water marks as far as each is due. Call it again after next_ms, each time in its own transaction. stuck: jobs that could not be moved, each reported once.';
-COMMENT ON FUNCTION pgwork.cron_create(text, text, text, text, jsonb, text, bytea, integer, integer, bigint, text[], text, text, integer, bigint, bigint, bigint) IS
+COMMENT ON FUNCTION pgwork.maintain(integer) IS 'cron_tick(), promote(), reap(), prune(), the ends of holds and the low-water marks as far as each is due. Call it again after next_ms, each time in its own transaction. stuck: jobs that could not be moved, each reported once.';
+COMMENT ON FUNCTION pgwork.cron_create(text, text, text, text, jsonb, text, bytea, integer, integer, bigint, text[], text, text, integer, bigint, bigint, bigint, bigint) IS
     'Makes a schedule; when it is there, makes it what is said. Without a queue its ticks are for cron_claim(). Returns its next time (NULL: paused); that stays when expression and zone do.';
 COMMENT ON FUNCTION pgwork.cron_pause(text) IS 'Stops ticks until cron_resume(); a held tick goes on.';
 COMMENT ON FUNCTION pgwork.cron_resume(text) IS 'Ends a pause. Ticks that were due during the pause are lost.';

@@ -118,7 +118,11 @@ BEGIN
       UNION ALL SELECT FROM pgwork.dead_job d WHERE dead AND d.queue = q.id AND d.id = ANY (ids) AND d.grp IS NOT NULL;
     IF NOT FOUND THEN RETURN ids; END IF;
     PERFORM pgwork._begin_event();
-    UPDATE pgwork.admitted_job a SET dead = false WHERE a.queue = q.id AND a.id = ANY (ids) AND a.dead;
+    WITH a AS ( -- these stopped their groups, whose events were taken up meanwhile
+        UPDATE pgwork.admitted_job a SET dead = false WHERE a.queue = q.id AND a.id = ANY (ids) AND a.dead
+        RETURNING a.gate
+    ) INSERT INTO pgwork.gate_event (key, queue, gate, place)
+      SELECT DISTINCT pgwork._gate_lock(q.id, a.gate), q.id, a.gate, -1 FROM a;
     WITH l AS (
         DELETE FROM pgwork.dead_job d WHERE _to_gates.dead AND d.queue = q.id AND d.id = ANY (ids)
            AND pgwork._next_gate(q, d.id, d.grp) IS NOT NULL
@@ -127,7 +131,7 @@ BEGIN
         INSERT INTO pgwork.delayed_job (run_at, id, created_at, queue, priority, max_attempts, lease_ms, kind, error,
                                         tags, payload, body, grp, expires_at, meta, gate, place)
         SELECT 'infinity', l.id, l.created_at, l.queue, l.priority, l.max_attempts, l.lease_ms, l.kind, l.error, l.tags,
-               l.payload, l.body, l.own, l.expires_at, l.meta, l.gate, pgwork._place(l.priority, l.id) FROM l
+               l.payload, l.body, l.own, CASE WHEN l.expires_at > pgwork._now() THEN l.expires_at END, l.meta, l.gate, pgwork._place(l.priority, l.id) FROM l
         RETURNING id, gate, place
     ), u AS (
         UPDATE pgwork.delayed_job d SET run_at = 'infinity', gate = pgwork._next_gate(q, d.id, d.grp),
@@ -217,12 +221,12 @@ BEGIN
                   FROM e GROUP BY e.gate) e
           LEFT JOIN pgwork.group_rule r ON r.queue = q.id AND r.grp = e.gate
     ), room AS MATERIALIZED (
-        SELECT g.gate, g.start, g.shut, CASE WHEN g.shut THEN 0 WHEN g.freed IS NOT NULL THEN g.freed
+        SELECT g.gate, g.start, g.shut, g.most, g.freed IS NULL AS counted, CASE WHEN g.shut THEN 0 WHEN g.freed IS NOT NULL THEN g.freed
                    ELSE greatest(0, g.most - (SELECT count(*) FROM (SELECT FROM pgwork.admitted_job a
                                    WHERE a.queue = q.id AND a.gate = g.gate ORDER BY a.seq DESC LIMIT g.most) a)) END AS n
           FROM g
     ), c AS MATERIALIZED (
-        SELECT r.gate, r.start, w.* FROM room r CROSS JOIN LATERAL (
+        SELECT r.gate, r.start, r.n, r.counted AND r.n < r.most AS others, w.* FROM room r CROSS JOIN LATERAL (
             SELECT d.ctid AS at, d.place FROM pgwork.delayed_job d
              WHERE d.queue = q.id AND d.gate = r.gate AND d.place > r.start ORDER BY d.place LIMIT r.n) w
     ), l AS MATERIALIZED (
@@ -245,10 +249,12 @@ BEGIN
         INSERT INTO pgwork.admitted_job (queue, id, gate, low, terms)
         SELECT q.id, d.id, d.gate, d.place, q.group_terms FROM d UNION ALL
         SELECT q.id, n.id, n.grp, pgwork._place(n.priority, n.id), q.group_terms FROM next n
-    ), high AS MATERIALIZED ( -- full, and a job waits before the place where the search goes on
-        SELECT r.gate, r.start, a.ctid AS at FROM room r CROSS JOIN LATERAL (
-            SELECT a.ctid FROM pgwork.admitted_job a
-             WHERE r.n = 0 AND NOT r.shut AND a.queue = q.id AND a.gate = r.gate AND a.low > r.start OFFSET 0) a
+    ), high AS MATERIALIZED ( -- full now, and a job may wait before the place where the search goes on
+        SELECT r.gate, r.start, a.ctid AS at
+          FROM (SELECT r.gate, r.start FROM room r WHERE r.n = 0 AND NOT r.shut UNION ALL
+                SELECT c.gate, max(c.place) FROM c WHERE c.others GROUP BY c.gate, c.n HAVING count(*) = c.n) r
+         CROSS JOIN LATERAL (SELECT a.ctid FROM pgwork.admitted_job a
+                              WHERE a.queue = q.id AND a.gate = r.gate AND a.low > r.start OFFSET 0) a
     ), low AS (
         UPDATE pgwork.admitted_job a SET low = h.start FROM high h
          WHERE a.ctid = h.at AND a.ctid = ANY (ARRAY(SELECT a.ctid FROM pgwork.admitted_job a
@@ -443,7 +449,7 @@ BEGIN
     PERFORM pgwork._check_group(grp), pgwork._look_at_gate(q.id, grp);
     UPDATE pgwork.group_rule r SET held_until = NULL WHERE r.queue = q.id AND r.grp = group_unblock.grp;
     ids := ARRAY(SELECT a.id FROM pgwork.admitted_job a WHERE a.queue = q.id AND a.gate = grp AND (a.dead OR EXISTS (
-                     SELECT FROM pgwork.delayed_job d WHERE d.queue = q.id AND d.id = a.id OFFSET 0)));
+                     SELECT FROM pgwork.delayed_job d WHERE d.queue = q.id AND d.id = a.id AND d.gate IS NULL OFFSET 0)));
     PERFORM pgwork._leave(q.id, ids);
     RETURN cardinality(ids);
 END $$;
@@ -488,7 +494,8 @@ BEGIN
                           WHERE d.queue = q.id AND d.gate = s.g LIMIT 1000) d) w
      CROSS JOIN LATERAL (
            SELECT count(*) AS n, count(*) FILTER (WHERE f.leased) AS leased,
-                  min(a.id) FILTER (WHERE a.dead OR f.leased IS NULL) AS blocked_by
+                  min(a.id) FILTER (WHERE a.dead OR f.leased IS NULL AND NOT EXISTS (SELECT FROM pgwork.delayed_job d
+                      WHERE d.queue = q.id AND d.id = a.id AND d.gate IS NOT NULL)) AS blocked_by
              FROM (SELECT * FROM pgwork.admitted_job a WHERE a.queue = q.id AND a.gate = s.g ORDER BY a.seq DESC LIMIT 1000) a
              LEFT JOIN LATERAL pgwork._find(q.id, a.id) f ON true) a
       LEFT JOIN LATERAL (SELECT d.id, d.created_at FROM pgwork.delayed_job d WHERE d.queue = q.id AND d.gate = s.g

@@ -167,7 +167,7 @@ if [ "$odd" -gt 0 ]; then
     # shellcheck disable=SC2016  # the inner shell's variables
     xargs -0 sh -c 'for f; do n=$((n + 1)); ln -s "$f" "$0/$$.$n"; done' "$tmp/links" <"$tmp/odd"
     find "$tmp/links" -type l -print0 >>"$tmp/paths"
-    say "$odd names are not UTF-8: they travel as links"
+    say "$odd names are not UTF-8: their jobs name links to them"
 fi
 files=$(count "$tmp/paths")
 [ "$files" -gt 0 ] || die "there are no files under $folder"
@@ -184,7 +184,7 @@ victims='' hurt=''
 work_from=$(now_ms)
 if [ "$files" -ge $few ]; then
     step "2. Three workers take jobs, for $lease at a time, and are hurt while they hold them"
-    say "their commands take $nap s each, so that there is something to hold"
+    say "their commands take $nap s each, so that the workers hold jobs for a while"
     for name in w1 w2 w3; do worker $name slow; done
     stop_all w1 w2 w3
     for name in w1 w2; do
@@ -222,7 +222,7 @@ while :; do
         if [ "$files" -ge $few ] && [ "$done_jobs" -ge $((files / 4)) ] && [ "$ready" -gt 0 ]; then
             kill -KILL "$(pid_of w4)"
             victims="$victims w4"
-            say "${bold}kill -9${plain} w4 in full swing, started w8 in its place"
+            say "${bold}kill -9${plain} w4 under full load, started w8 in its place"
             worker w8
         fi
         ;;
@@ -234,7 +234,7 @@ work_ms=$(($(now_ms) - work_from))
 if [ -t 1 ]; then say "$text"; fi
 case " $victims " in
 *' w4 '*) ;;
-*) [ -z "$hurt" ] || say 'w4 was not killed in full swing: the work was over before' ;;
+*) [ -z "$hurt" ] || say 'w4 was not killed under full load: the work was over before' ;;
 esac
 if [ -n "$hurt" ]; then
     # By now others have done what w3 holds. It does not know, and reports its work.
@@ -276,9 +276,9 @@ done
 if [ -n "$hurt" ]; then
     lost=$(sum lost "$tmp/w3.out") refused=$(sum refused "$tmp/w3.out")
     if [ $((lost + refused)) -gt 0 ]; then
-        say "${green}ok${plain}   w3 was told that it lost $lost leases; $refused late reports were refused"
+        say "${green}ok${plain}   w3 noticed that it lost $lost leases; $refused late reports were refused"
     else
-        say "${red}OFF${plain}  w3 came late, and nobody told it"
+        say "${red}OFF${plain}  w3 came late, and no report of it was refused"
         off=1
     fi
 fi
@@ -295,8 +295,8 @@ for name in $hurt; do
                    AND holder <> '$name.$$') v")"
 done
 say "jobs by attempts: $(sql "SELECT string_agg(n || ' with ' || attempt, ', ' ORDER BY attempt) FROM (SELECT attempt, count(*) AS n FROM ($results) r GROUP BY 1) a")"
-say "returned by the reapers: $(sum reaped "$tmp/r1.out" "$tmp/r2.out")"
-say "all in all $((($(now_ms) - begun) / 1000)) s"
+say "jobs requeued by the reapers: $(sum reaped "$tmp/r1.out" "$tmp/r2.out")"
+say "total time $((($(now_ms) - begun) / 1000)) s"
 echo
 if [ $off = 0 ]; then say "${green}${bold}Each file has exactly one result, and it is right.${plain}"; else
     say "${red}${bold}Something is off.${plain}"

@@ -112,6 +112,9 @@ static const char *cli_translate(const char *hint)
          "`pgwork queue set NAME --max-bytes N`"},
         {"sema_create() ", "`pgwork sem create` creates one; names are case-sensitive"},
         {"sema_resize() changes", "`pgwork sem resize` changes the number of permits"},
+        {"rate_set() makes one", "`pgwork rate set` creates one; names are case-sensitive"},
+        {"larger burst with rate_set()",
+         "take fewer at a time, or give it a larger burst: `pgwork rate set NAME N --burst N`"},
         {"wait for them, or pass force",
          "wait for them, or pass --force: their holders notice at the next extend"},
         {"cron_create() makes one",
@@ -397,12 +400,26 @@ static int cli_judge(const pgw_queue_info *q, void *arg)
     const char **why = arg;
     if (q->paused) {
         *why = "is paused: run `pgwork queue resume`";
+    } else if (q->held_until_us) {
+        *why = "is held: `pgwork queue list` shows until when, `pgwork queue unhold` ends the hold";
     } else if (d->gated > 0 && d->ready + d->leased == 0) {
         *why = "has only gated jobs: `pgwork groups list` shows what they wait for";
     } else if (d->delayed > 0 && d->ready + d->leased == 0) {
         *why = "has only delayed jobs: none can be claimed yet";
     }
     return 0;
+}
+
+const char *cli_doors(const pgw_queue_info *q, char text[CLI_DOORS])
+{
+    char time[TEXT_TIME];
+    bool shut = q->paused || q->held_until_us;
+    if (shut && q->draining) return "closed";
+    if (q->paused) return "paused";
+    if (!shut) return q->draining ? "draining" : NULL;
+    if (!text) return "held";
+    snprintf(text, CLI_DOORS, "held until %.19sZ", text_time(time, q->held_until_us));
+    return text;
 }
 
 void cli_say_why(cli *c, const char *name)

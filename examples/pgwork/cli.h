@@ -90,6 +90,10 @@ bool cli_queue_there(cli *c, const char *name);
  * look at queues. */
 void cli_look_for(cli *c, const char *name);
 
+/** What a queue does not let pass: "held until TIME" (without @p text: "held"), "paused",
+ * "draining" or "closed"; NULL: it is open. */
+#define CLI_DOORS 64
+const char *cli_doors(const pgw_queue_info *q, char text[CLI_DOORS]);
 /** When nothing could be claimed from queue @p name: says why, as far as this role may see it. */
 void cli_say_why(cli *c, const char *name);
 
@@ -162,6 +166,7 @@ int cmd_doctor(cli *c, int argc, char **argv);
 int cmd_lock(cli *c, int argc, char **argv);
 int cmd_locks(cli *c, int argc, char **argv);
 int cmd_sem(cli *c, int argc, char **argv);
+int cmd_rate(cli *c, int argc, char **argv);
 int cmd_table(cli *c, int argc, char **argv);
 /* clang-format on */
 

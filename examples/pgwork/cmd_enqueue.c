@@ -309,36 +309,85 @@ static int enqueue_run(enqueue *e, const args *a)
     return cli_finish(code);
 }
 
-static int enqueue_check(enqueue *e, const char *scope, const char *policy, const args *a)
+/* The place of a word among these; n: none. */
+static int enqueue_word(const char *const *words, int n, const char *word, size_t size)
+{
+    int i = 0;
+    while (i < n && (strlen(words[i]) != size || memcmp(words[i], word, size) != 0)) i++;
+    return i;
+}
+
+/* Words with commas between, as flags. */
+static int enqueue_replaced(const char *command, const char *text, int *flags)
+{
+    static const char *const words[] = {"payload", "kind", "priority", "time"};
+    for (const char *at = text; at; at = *at ? at + 1 : NULL) {
+        size_t size = strcspn(at, ",");
+        int i = enqueue_word(words, 4, at, size);
+        if (i == 4) {
+            return cli_fail(CLI_USAGE, "--key-replace payload,time",
+                            "%s: --key-replace is \"%s\": allowed is a list of payload, kind, "
+                            "priority and time",
+                            command, text);
+        }
+        *flags |= 1 << i;
+        at += size;
+    }
+    return CLI_DONE;
+}
+
+static int enqueue_key(enqueue *e, const char *scope, const char *policy, const char *replaced)
 {
     static const char *const scopes[] = {"unfinished", "ready", "period"};
-    static const char *const policies[] = {"skip", "replace", "error"};
+    static const char *const policies[] = {"skip", "replace", "error", "delay"};
     const char *command = e->c->command;
     pgw_job_spec *job = &e->form.model;
-    int s = 0, p = 0;
-    while (s < 3 && strcmp(scopes[s], scope) != 0) s++;
-    while (p < 3 && strcmp(policies[p], policy) != 0) p++;
+    int s = enqueue_word(scopes, 3, scope, strlen(scope));
+    int p = enqueue_word(policies, 4, policy, strlen(policy));
     if (s == 3) {
         return cli_fail(CLI_USAGE, NULL,
                         "%s: --key-scope is \"%s\": allowed is unfinished, ready or period",
                         command, scope);
     }
-    if (p == 3) {
+    if (p == 4) {
         return cli_fail(CLI_USAGE, NULL,
-                        "%s: --key-policy is \"%s\": allowed is skip, replace or error", command,
-                        policy);
+                        "%s: --key-policy is \"%s\": allowed is skip, replace, delay or error",
+                        command, policy);
     }
     job->key_scope = (pgw_key_scope)s;
     job->key_policy = (pgw_key_policy)p;
-    if (job->key_scope == PGW_KEY_SCOPE_PERIOD && job->key_period_ms == 0) {
-        return cli_fail(CLI_USAGE, "--key-period 1h", "%s: --key-scope period needs a period",
+    bool delay = job->key_policy == PGW_KEY_POLICY_DELAY;
+    bool period = job->key_scope == PGW_KEY_SCOPE_PERIOD;
+    if ((period || delay) && job->key_period_ms == 0) {
+        return cli_fail(CLI_USAGE, "--key-period 1h", "%s: %s needs a period", command,
+                        delay ? "--key-policy delay" : "--key-scope period");
+    }
+    if (!period && !delay && job->key_period_ms) {
+        return cli_fail(CLI_USAGE, NULL,
+                        "%s: --key-period is for --key-scope period and --key-policy delay",
                         command);
     }
-    if (job->key_scope != PGW_KEY_SCOPE_PERIOD && job->key_period_ms) {
-        return cli_fail(CLI_USAGE, NULL, "%s: --key-period is for --key-scope period", command);
+    if (delay && period) {
+        return cli_fail(CLI_USAGE, NULL,
+                        "%s: --key-scope is \"period\": allowed is ready with --key-policy delay",
+                        command);
     }
+    if (replaced && !delay && job->key_policy != PGW_KEY_POLICY_REPLACE) {
+        return cli_fail(CLI_USAGE, NULL, "%s: --key-replace is for --key-policy replace and delay",
+                        command);
+    }
+    return enqueue_replaced(command, replaced, &job->key_replace);
+}
+
+static int enqueue_check(enqueue *e, const args *a)
+{
+    const char *command = e->c->command;
+    const pgw_job_spec *job = &e->form.model;
     if (job->run_at_us && job->delay_ms) {
         return cli_fail(CLI_USAGE, NULL, "%s: --run-at or --delay, not both", command);
+    }
+    if (job->expires_us && job->ttl_ms != PGW_UNLIMITED) {
+        return cli_fail(CLI_USAGE, NULL, "%s: --expires or --ttl, not both", command);
     }
     e->from_arguments = a->count > 1;
     if (e->from_arguments + (e->file != NULL) + e->empty > 1) {
@@ -362,7 +411,7 @@ int cmd_enqueue(cli *c, int argc, char **argv)
     pgw_job_spec *job = &e.form.model;
     wordlist tags = {0};
     bool json_lines = false, full = false, zero = false;
-    const char *scope = "unfinished", *policy = "skip";
+    const char *scope = "unfinished", *policy = "skip", *replaced = NULL;
     const opt opts[] = {
         {'f', "file", "FILE", "read jobs from FILE, one per line (- or none: stdin)",
          .text = &e.file},
@@ -379,19 +428,24 @@ int cmd_enqueue(cli *c, int argc, char **argv)
         {0, "run-at", "WHEN", "ready at WHEN, such as 2030-01-31T12:00:00Z",
          .time_us = &job->run_at_us},
         {0, "max-attempts", "N", "failed attempts until a dead letter (that of the queue)",
-         .number = &job->max_attempts, .min = 1, .max = 1000},
+         .number = &job->max_attempts, .min = 1, .max = 1000, .unlimited = true},
         {0, "lease", "TIME", "lease of these jobs (that of the queue)", .ms = &job->lease_ms,
          .min = 100, .max = 86400000},
         {'t', "tag", "TAG", "add a tag; up to 32 times", .words = &tags},
         {0, "key", "KEY", "unique key of the job", .text = &job->key},
         {0, "key-scope", "SCOPE", "key is taken while unfinished, ready or period (unfinished)",
          .text = &scope},
-        {0, "key-policy", "POLICY", "if the key is taken: skip, replace or error (skip)",
+        {0, "key-policy", "POLICY", "if the key is taken: skip, replace, delay or error (skip)",
          .text = &policy},
-        {0, "key-period", "TIME", "period of --key-scope period", .ms = &job->key_period_ms,
-         .min = 1, .max = CLI_YEAR},
+        {0, "key-replace", "WHAT",
+         "list of payload, kind, priority, time, to be replaced (payload)", .text = &replaced},
+        {0, "key-period", "TIME", "period of --key-scope period; with delay the longest delay",
+         .ms = &job->key_period_ms, .min = 1, .max = CLI_YEAR},
         {0, "group", "NAME", "group of the job, which has a limit", .text = &job->group},
-        {0, "expires-at", "WHEN", "kept with the job, as --run-at", .time_us = &job->expires_us},
+        {0, "expires", "WHEN", "not started after WHEN, such as 2030-01-31T12:00:00Z (never)",
+         .time_us = &job->expires_us},
+        {0, "ttl", "TIME", "or: not started later than TIME after it became ready",
+         .ms = &job->ttl_ms, .min = 1, .max = 10 * CLI_YEAR},
         {0, "meta", "JSON", "an object that a claim returns beside the payload",
          .text = &job->meta},
         {0, "op", "UUID", "a second call with the same UUID adds nothing", .text = &e.op},
@@ -401,7 +455,7 @@ int cmd_enqueue(cli *c, int argc, char **argv)
         .about = "Adds jobs. A JOB or line of text becomes the payload {\"line\": \"...\"}. With\n"
                  "--json-lines it is the payload. With --full it is an object with any of\n"
                  "payload, kind, priority, delay_ms, run_at, max_attempts, lease_ms, tags, key,\n"
-                 "group, expires_at and meta. The options supply missing members.",
+                 "group, expires_at, ttl_ms and meta. The options supply missing members.",
         .more = "Prints the id of each job that came by an argument, --key, --op or --full. If\n"
                 "the role is a member of the tables' owner, one COPY adds all other jobs or\n"
                 "none. Otherwise jobs are added in batches of up to 10,000 jobs or 8 MB. If a\n"
@@ -423,7 +477,8 @@ int cmd_enqueue(cli *c, int argc, char **argv)
         e.form.keys = full;
         job->tags = tags.at;
         job->tags_count = tags.count;
-        code = enqueue_check(&e, scope, policy, &a);
+        code = enqueue_key(&e, scope, policy, replaced);
+        if (code == CLI_DONE) code = enqueue_check(&e, &a);
         if (code == CLI_DONE) code = enqueue_run(&e, &a);
         free((void *)(uintptr_t)job->body);
     }

@@ -22,6 +22,7 @@ enum metric {
     JOBS,
     OLDEST,
     PAUSED,
+    HELD,
     DRAINING,
     PERMITS,
     TAKEN,
@@ -60,6 +61,7 @@ static const struct {
     [OLDEST] = {"queue_oldest_seconds",
                 "How long the oldest ready job has waited; 0 if none is ready."},
     [PAUSED] = {"queue_paused", "1 if claims are stopped."},
+    [HELD] = {"queue_held", "1 if claims are stopped until a time."},
     [DRAINING] = {"queue_draining", "1 if enqueues are stopped."},
     [PERMITS] = {"semaphore_permits", "Number of permits."},
     [TAKEN] = {"semaphore_taken", "Number of permits that are held."},
@@ -192,6 +194,7 @@ static int metrics_queue(const pgw_queue_info *q, void *arg)
     }
     metrics_add(arg, OLDEST, queue, none, d->oldest_ms);
     metrics_add(arg, PAUSED, queue, none, q->paused * 1000);
+    metrics_add(arg, HELD, queue, none, (q->held_until_us != 0) * 1000);
     metrics_add(arg, DRAINING, queue, none, q->draining * 1000);
     return 0;
 }

@@ -30,30 +30,32 @@ typedef struct listing {
 static int queue_each(const pgw_queue_info *q, void *arg)
 {
     listing *l = arg;
-    const char *doors = q->paused && q->draining ? "closed"
-                        : q->paused              ? "paused"
-                        : q->draining            ? "draining"
-                                                 : "open";
+    char text[CLI_DOORS];
+    const char *doors = cli_doors(q, text);
     if (l->json) {
         out o;
         out_begin(&o);
         out_text(&o, "queue", q->name);
         out_bool(&o, "paused", q->paused);
         out_bool(&o, "draining", q->draining);
+        out_time(&o, "held_until", q->held_until_us);
+        out_text(&o, "hold_reason", q->hold_reason);
         queue_out_depth(&o, q->depth);
         out_int(&o, "lease_ms", q->opts->lease_ms);
         out_int(&o, "max_attempts", q->opts->max_attempts);
         out_int(&o, "backoff_ms", q->opts->backoff_ms);
         out_int(&o, "backoff_cap_ms", q->opts->backoff_cap_ms);
         out_int(&o, "retention_ms", q->opts->retention_ms);
+        out_int(&o, "dead_retention_ms", q->opts->dead_retention_ms);
         out_int(&o, "max_bytes", q->opts->max_bytes);
         out_bool(&o, "notify", q->opts->notify == PGW_SWITCH_ON);
+        out_text(&o, "expired", q->opts->expired == PGW_EXPIRED_DROP ? "drop" : "dead");
         out_bool(&o, "payload_visible", q->opts->payload_visible == PGW_SWITCH_ON);
         out_end(&o);
         return 0;
     }
     table_text(&l->rows, q->name);
-    table_text(&l->rows, doors);
+    table_text(&l->rows, doors ? doors : "open");
     table_int(&l->rows, q->depth->ready);
     table_int(&l->rows, q->depth->leased);
     table_int(&l->rows, q->depth->delayed);
@@ -61,7 +63,11 @@ static int queue_each(const pgw_queue_info *q, void *arg)
     table_int(&l->rows, q->depth->dead);
     table_age(&l->rows, q->depth->oldest_ms ? q->depth->oldest_ms : -1);
     table_age(&l->rows, q->opts->lease_ms);
-    table_int(&l->rows, q->opts->max_attempts);
+    if (q->opts->max_attempts == PGW_UNLIMITED) {
+        table_text(&l->rows, "unlimited");
+    } else {
+        table_int(&l->rows, q->opts->max_attempts);
+    }
     table_age(&l->rows, q->opts->retention_ms ? q->opts->retention_ms : -1);
     return 0;
 }
@@ -74,7 +80,8 @@ static int queue_list(cli *c, int argc, char **argv)
     static const usage use = {
         .synopsis = "queue list [--at-most N]",
         .about = "Lists all queues with their counts and settings. STATE is open, paused (no\n"
-                 "claims), draining (no enqueues) or closed (neither).",
+                 "claims), held until a time (no claims until then), draining (no enqueues) or\n"
+                 "closed (neither).",
         .more = "Ends with 1 when there are none.",
     };
     static const char *const headings[] = {"QUEUE",    "STATE",     "READY>",    "LEASED>",
@@ -104,31 +111,45 @@ static int queue_switch(cli *c, const char *name, const char *text, pgw_switch *
                     text);
 }
 
+static int queue_expired(cli *c, const char *text, pgw_expired *value)
+{
+    if (!text) return CLI_DONE;
+    *value = strcmp(text, "drop") == 0 ? PGW_EXPIRED_DROP : PGW_EXPIRED_DEAD;
+    if (*value == PGW_EXPIRED_DROP || strcmp(text, "dead") == 0) return CLI_DONE;
+    return cli_fail(CLI_USAGE, NULL, "%s: --expired is \"%s\": allowed is dead or drop", c->command,
+                    text);
+}
+
 static int queue_configure(cli *c, int argc, char **argv, const usage *use,
                            pgw_status (*apply)(pgw *, const char *, const pgw_queue_opts *))
 {
     pgw_queue_opts q = PGW_QUEUE_OPTS_INIT;
-    const char *notify = NULL, *visible = NULL;
+    const char *notify = NULL, *expired = NULL, *visible = NULL;
     const opt opts[] = {
         {0, "lease", "TIME", "lease of jobs that have none (30s)", .ms = &q.lease_ms, .min = 100,
          .max = CLI_DAY},
         {0, "max-attempts", "N", "failed attempts until a dead letter (10)",
-         .number = &q.max_attempts, .min = 1, .max = 1000},
+         .number = &q.max_attempts, .min = 1, .max = 1000, .unlimited = true},
         {0, "backoff", "TIME", "first retry within TIME; doubles each time (1s)",
          .ms = &q.backoff_ms, .min = 0, .max = CLI_YEAR},
         {0, "backoff-cap", "TIME", "largest backoff (1h)", .ms = &q.backoff_cap_ms, .min = 0,
          .max = CLI_YEAR},
         {0, "retention", "TIME", "keep finished jobs for TIME; 0: keep none (0)",
          .ms = &q.retention_ms, .min = 0, .max = 100 * CLI_YEAR},
+        {0, "dead-retention", "TIME", "keep dead letters so long (unlimited)",
+         .ms = &q.dead_retention_ms, .min = 1, .max = 100 * CLI_YEAR, .unlimited = true},
         {0, "max-bytes", "N", "limit of payload, body and meta together (16777216)",
          .number = &q.max_bytes, .min = 1, .max = 268435455},
         {0, "notify", "on|off", "wake up waiting workers (on)", .text = &notify},
+        {0, "expired", "dead|drop", "a job not started in time: dead letter, or dropped (dead)",
+         .text = &expired},
         {0, "payload-visible", "on|off", "viewers see payloads (off)", .text = &visible},
         {.name = NULL}};
     args a;
     int code = opts_parse(c, &a, use, opts, argc, argv);
     if (code != OPTS_GO) return code;
     if ((code = queue_switch(c, "notify", notify, &q.notify)) != CLI_DONE) return code;
+    if ((code = queue_expired(c, expired, &q.expired)) != CLI_DONE) return code;
     code = queue_switch(c, "payload-visible", visible, &q.payload_visible);
     if (code != CLI_DONE) return code;
     if ((code = cli_open(c, false)) != CLI_DONE) return code;
@@ -182,11 +203,48 @@ static int queue_pause(cli *c, int argc, char **argv)
     return queue_door(c, argc, argv, &use, pgw_queue_pause);
 }
 
+static int queue_hold(cli *c, int argc, char **argv)
+{
+    pgw_queue_hold_opts o = PGW_QUEUE_HOLD_OPTS_INIT;
+    const opt opts[] = {
+        {0, "for", "TIME", "from now", .ms = &o.for_ms, .min = 1, .max = 10 * CLI_YEAR},
+        {0, "until", "WHEN", "like 2030-01-31T12:00:00Z", .time_us = &o.until_us},
+        {0, "reason", "TEXT", "why, for people", .text = &o.reason},
+        {.name = NULL}};
+    static const usage use = {
+        .synopsis = "queue hold NAME --for TIME|--until WHEN [--reason TEXT]",
+        .about = "No claims until then; enqueues go on. The latest end counts.",
+        .min = 1,
+        .max = 1,
+        .missing = "NAME",
+    };
+    args a;
+    int code = opts_parse(c, &a, &use, opts, argc, argv);
+    if (code != OPTS_GO) return code;
+    if (!o.for_ms == !o.until_us)
+        return cli_fail(CLI_USAGE, NULL, "%s: --for or --until, one of the two", c->command);
+    if ((code = cli_open(c, false)) != CLI_DONE) return code;
+    pgw_status st = pgw_queue_hold(c->h, a.at[0], &o);
+    return st < 0 ? cli_fail_at(c->h) : CLI_DONE;
+}
+
+static int queue_unhold(cli *c, int argc, char **argv)
+{
+    static const usage use = {
+        .synopsis = "queue unhold NAME...",
+        .about = "Ends a hold now. A pause stays.",
+        .min = 1,
+        .max = -1,
+        .missing = "NAME",
+    };
+    return queue_door(c, argc, argv, &use, pgw_queue_unhold);
+}
+
 static int queue_resume(cli *c, int argc, char **argv)
 {
     static const usage use = {
         .synopsis = "queue resume NAME...",
-        .about = "Allows claims and enqueues again, after pause or drain.",
+        .about = "Allows claims and enqueues again, after pause or drain. A hold stays.",
         .min = 1,
         .max = -1,
         .missing = "NAME",
@@ -332,20 +390,17 @@ static int queue_depth(cli *c, int argc, char **argv)
 
 int cmd_queue(cli *c, int argc, char **argv)
 {
-    static const verb verbs[] = {{"list", "", queue_list},
-                                 {"create", "", queue_create},
-                                 {"set", "", queue_set},
-                                 {"pause", "", queue_pause},
-                                 {"resume", "", queue_resume},
-                                 {"drain", "", queue_drain},
-                                 {"purge", "", queue_purge},
-                                 {"drop", "", queue_drop},
-                                 {"depth", "", queue_depth},
-                                 {"limit", "", queue_limit},
-                                 {NULL, NULL, NULL}};
+    static const verb verbs[] = {
+        {"list", "", queue_list},   {"create", "", queue_create}, {"set", "", queue_set},
+        {"pause", "", queue_pause}, {"resume", "", queue_resume}, {"drain", "", queue_drain},
+        {"hold", "", queue_hold},   {"unhold", "", queue_unhold}, {"purge", "", queue_purge},
+        {"drop", "", queue_drop},   {"depth", "", queue_depth},   {"limit", "", queue_limit},
+        {NULL, NULL, NULL}};
     static const usage use = {
         .synopsis = "queue list [--at-most N]\nqueue create|set NAME [OPTIONS]\n"
-                    "queue pause|resume|drain NAME...\nqueue purge NAME [--state STATE]\n"
+                    "queue pause|resume|drain|unhold NAME...\n"
+                    "queue hold NAME --for TIME|--until WHEN [--reason TEXT]\nqueue purge NAME "
+                    "[--state STATE]\n"
                     "queue drop NAME [--force]\nqueue depth NAME [--at-most N]\n"
                     "queue limit NAME N|none",
         .about = "Manages queues. The first enqueue creates a queue, and so does `create`.\n"
@@ -356,12 +411,15 @@ int cmd_queue(cli *c, int argc, char **argv)
                  "  pause     stop claims; enqueues go on\n"
                  "  drain     stop enqueues; claims go on\n"
                  "  resume    allow both again\n"
+                 "  hold      stop claims until a time\n"
+                 "  unhold    end a hold\n"
                  "  purge     delete jobs of one state\n"
                  "  drop      remove a queue\n"
                  "  depth     count the jobs of one queue\n"
                  "  limit     limit how many of its jobs are leased at a time",
         .more = "Options of a verb: `pgwork queue create --help`.",
-        .missing = "list, create, set, pause, resume, drain, purge, drop, depth or limit",
+        .missing =
+            "list, create, set, pause, resume, hold, unhold, drain, purge, drop, depth or limit",
     };
     return opts_dispatch(c, &use, verbs, NULL, argc, argv);
 }

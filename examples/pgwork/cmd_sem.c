@@ -244,7 +244,7 @@ static int sem_release(cli *c, int argc, char **argv)
 
 /* -- run ------------------------------------------------------------------------------------ */
 
-#define SEM_LOOK_MS 50 /* for an answer; meanwhile nobody looks after the command */
+#define SEM_POLL_MS 50 /* for an answer; meanwhile nobody looks after the command */
 
 static void sem_answered(pgw *h, pgw_status st, void *arg)
 {
@@ -286,7 +286,7 @@ static bool sem_is_ours(sem *s)
 static void sem_listen(sem *s)
 {
     pgw *h = s->c->h;
-    int64_t end = text_tick_ms() + SEM_LOOK_MS, left = SEM_LOOK_MS;
+    int64_t end = text_tick_ms() + SEM_POLL_MS, left = SEM_POLL_MS;
     while (pgw_step(h) == PGW_OUTCOME_AGAIN && sem_is_ours(s) && left > 0) {
         int events = pgw_events(h);
         int64_t timer = pgw_timeout_ms(h);

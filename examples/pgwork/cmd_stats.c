@@ -20,11 +20,11 @@ typedef struct sample {
 } sample;
 
 /* What its counts look like to who wonders why nothing moves. */
-static const char *stats_state(const pgw_queue_info *q)
+static const char *stats_state(const pgw_queue_info *q, char text[CLI_DOORS])
 {
     const pgw_depth *d = q->depth;
-    if (q->paused) return q->draining ? "closed" : "paused";
-    if (q->draining) return "draining";
+    const char *doors = cli_doors(q, text);
+    if (doors) return doors;
     if (d->leased > 0) return "active";
     if (d->ready > 0) return "waiting";
     return d->gated > 0 ? "gated" : d->delayed > 0 ? "delayed" : "empty";
@@ -34,6 +34,7 @@ static int stats_each(const pgw_queue_info *q, void *arg)
 {
     sample *s = arg;
     const pgw_depth *d = q->depth;
+    char text[CLI_DOORS];
     bool wanted = s->only->count == 0;
     for (int i = 0; i < s->only->count; i++) {
         if (strcmp(s->only->at[i], q->name) == 0) wanted = s->seen[i] = true;
@@ -44,7 +45,7 @@ static int stats_each(const pgw_queue_info *q, void *arg)
         out_begin(&o);
         out_time(&o, "time", s->now_us);
         out_text(&o, "queue", q->name);
-        out_text(&o, "state", stats_state(q));
+        out_text(&o, "state", stats_state(q, NULL));
         out_int(&o, "ready", d->ready);
         out_int(&o, "leased", d->leased);
         out_int(&o, "delayed", d->delayed);
@@ -56,7 +57,7 @@ static int stats_each(const pgw_queue_info *q, void *arg)
         return 0;
     }
     table_text(&s->rows, q->name);
-    table_text(&s->rows, stats_state(q));
+    table_text(&s->rows, stats_state(q, text));
     table_int(&s->rows, d->ready);
     table_int(&s->rows, d->leased);
     table_int(&s->rows, d->delayed);
@@ -118,12 +119,12 @@ int cmd_stats(cli *c, int argc, char **argv)
     if (watch && (code = signals_install(c)) != CLI_DONE) return code;
     if ((code = cli_open(c, false)) != CLI_DONE) return code;
     if (!watch) return stats_once(c, &a, at_most, false);
-    for (int looks = 1;; looks++) {
+    for (int updates = 1;; updates++) {
         code = stats_once(c, &a, at_most, true);
         if (pgw_stop_count(c->stop) > 0) return signals_code();
-        /* a lost server is worth another look; everything else is not */
+        /* try again after a lost server, not after another error */
         if (code > CLI_NOTHING && code != CLI_SERVER) return code;
-        if (count && looks == count) return code;
+        if (count && updates == count) return code;
         if (!signals_sleep(c, interval_ms)) return signals_code();
     }
 }

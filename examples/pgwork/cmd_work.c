@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 
 #include "child.h"
+#include "kinds.h"
 #include "opts.h"
 #include "out.h"
 #include "sd.h"
@@ -28,12 +29,19 @@
 
 extern char **environ;
 
+/* A command that cannot be started any more. */
+typedef struct work_end {
+    atomic_int broken; /* errno; 0: none */
+    const char *command;
+} work_end;
+
 typedef struct work {
     const cli *c;
-    char *const *command;
+    char *const *command; /* NULL: only some kinds have one */
     bool keep_output, literal, body;
     int64_t grace_ms, later_ms;
-    atomic_int broken; /* errno of a command that cannot be started any more */
+    int hold;      /* exit code that holds the queue; 0: none */
+    work_end *end; /* of the worker */
 } work;
 
 /* -- the environment of a command ----------------------------------------------------------- */
@@ -108,9 +116,11 @@ static pgw_verdict work_tell(const work *w, pgw_task *task, pgw_verdict verdict,
 {
     const pgw_job *job = pgw_task_job(task);
     int attempt = pgw_job_attempt(job), most = pgw_job_max_attempts(job);
-    bool last = verdict == PGW_VERDICT_RETRY && attempt >= most &&
+    bool last = verdict == PGW_VERDICT_RETRY && most > 0 && attempt >= most &&
                 !(pgw_task_signals(task) & (PGW_SIGNAL_LOST | PGW_SIGNAL_CANCELED));
-    cli_say(w->c, "job %" PRId64 ", attempt %d of %d: %s%s", pgw_job_id(job), attempt, most, what,
+    char of[16] = "";
+    if (most > 0) snprintf(of, sizeof of, " of %d", most);
+    cli_say(w->c, "job %" PRId64 ", attempt %d%s: %s%s", pgw_job_id(job), attempt, of, what,
             verdict == PGW_VERDICT_DEAD || last ? ", dead letter" : "");
     return verdict;
 }
@@ -187,9 +197,11 @@ static pgw_verdict work_ended(const work *w, pgw_task *task, const child *ch)
         if (w->keep_output) work_keep(w, task, ch);
         return PGW_VERDICT_DONE;
     }
-    if (code == WORK_LATER) {
+    if (code == WORK_LATER || code == w->hold) {
         pgw_task_set_delay(task, w->later_ms);
-        return PGW_VERDICT_SNOOZE;
+        if (code != w->hold) return PGW_VERDICT_SNOOZE;
+        if (*ch->error) work_set_error(task, ch->error, "");
+        return PGW_VERDICT_HOLD;
     }
     return work_exited(w, task, code, ch->error);
 }
@@ -214,7 +226,7 @@ static pgw_verdict work_ill_chosen(const work *w, pgw_task *task, const char *na
 }
 
 /* The command did not start: because of this job, or of the moment, or for good. */
-static pgw_verdict work_unstarted(work *w, pgw_task *task, const char *name, int failed)
+static pgw_verdict work_unstarted(const work *w, pgw_task *task, const char *name, int failed)
 {
     if (failed == E2BIG) {
         return work_failed(w, task, PGW_VERDICT_DEAD,
@@ -229,8 +241,10 @@ static pgw_verdict work_unstarted(work *w, pgw_task *task, const char *name, int
     }
     if (work_is_chosen(w)) return work_ill_chosen(w, task, name, failed);
     /* the next job would fare no better; once, since a second time would end those that run */
-    if (atomic_exchange(&w->broken, failed) == 0 && pgw_stop_count(w->c->stop) == 0)
-        pgw_stop_notify(w->c->stop);
+    if (atomic_exchange(&w->end->broken, failed) == 0) {
+        w->end->command = w->command[0];
+        if (pgw_stop_count(w->c->stop) == 0) pgw_stop_notify(w->c->stop);
+    }
     return PGW_VERDICT_RELEASE;
 }
 
@@ -243,13 +257,13 @@ static int work_signals(void *task)
 
 static pgw_verdict work_job(pgw_task *task, void *arg)
 {
-    work *w = arg;
+    const work *w = arg;
     const pgw_job *job = pgw_task_job(task);
     char why[300];
     bool ours = false;
     size_t body_size;
     const char *payload = pgw_job_payload(job), *body = pgw_job_body(job, &body_size);
-    if (w->broken) return PGW_VERDICT_RELEASE;
+    if (w->end->broken) return PGW_VERDICT_RELEASE;
     char **filled = w->literal ? NULL : template_fill(w->command, job, &ours, why, sizeof why);
     if (!w->literal && !filled) {
         return work_failed(w, task, ours ? PGW_VERDICT_RETRY : PGW_VERDICT_DEAD, why, NULL);
@@ -349,17 +363,26 @@ static void work_look_for(cli *c, const args *a)
     for (int i = 0; i < a->count; i++) cli_look_for(c, a->at[i]);
 }
 
-static int work_run(cli *c, work *w, const args *a, bool once)
+static int work_run(cli *c, work *all, size_t n, const kinds *k, const args *a, bool once)
 {
     pgw_worker *worker;
     pgw_worker_stats s = PGW_WORKER_STATS_INIT;
     work_news news = {c, a};
+    work *w = &all[n - 1];
     pgw_status st =
         pgw_worker_new(c->conf,
                        &(pgw_worker_spec){sizeof(pgw_worker_spec), (const char *const *)a->at,
-                                          (size_t)a->count, work_job, NULL, w},
+                                          (size_t)a->count, w->command ? work_job : NULL, NULL, w},
                        &worker);
     if (st < 0) return work_refused(c, w, a, st);
+    for (size_t i = 0; i < k->count; i++) {
+        st = pgw_worker_handle(worker, k->at[i].name, work_job, &all[i], &k->at[i].opts);
+        if (st < 0) {
+            int code = cli_fail_with(st, pgw_worker_error(worker), NULL);
+            pgw_worker_free(worker);
+            return code;
+        }
+    }
     pgw_worker_on_ready(worker, work_announce, &news);
     st = pgw_worker_run(worker, c->stop);
     sd_notify("STOPPING=1");
@@ -369,10 +392,10 @@ static int work_run(cli *c, work *w, const args *a, bool once)
         code = cli_fail_with(st, pgw_worker_error(worker), NULL);
         /* one that not even KILL has ended: the signal says more than a time that is over */
         if (st == PGW_ETIMEDOUT && pgw_stop_count(c->stop) > 1) code = signals_code();
-    } else if (w->broken) {
-        code = cli_fail(w->broken == ENOENT ? 127 : 126,
+    } else if (w->end->broken) {
+        code = cli_fail(w->end->broken == ENOENT ? 127 : 126,
                         "the job was requeued, no attempt was counted", "cannot start %s: %s",
-                        w->command[0], strerror(w->broken));
+                        w->end->command, strerror(w->end->broken));
     } else if (pgw_stop_count(c->stop) > 1) {
         code = signals_code();
     } else if (once) {
@@ -467,36 +490,114 @@ static int work_set_grace(cli *c, int64_t grace_ms)
     return cli_set(c, name, enough);
 }
 
+/* The commands of the kinds, in their order, and last that of all others. */
+static int work_commands(cli *c, work *all, size_t n, const kinds *k)
+{
+    for (size_t i = 0; i < n; i++) {
+        char *const *own = i < k->count ? k->at[i].command : NULL;
+        int code;
+        if (i + 1 < n) all[i] = all[n - 1];
+        if (own) all[i].command = own;
+        if (!all[i].command && i + 1 < n) {
+            return cli_fail(CLI_USAGE, "--kind KIND=COMMAND, or -- COMMAND",
+                            "%s: kind \"%s\" has no command", c->command, k->at[i].name);
+        }
+        if (!all[i].command) continue;
+        if ((code = work_check(c, &all[i])) != CLI_DONE) return code;
+        if ((code = work_find(&all[i])) != CLI_DONE) return code;
+    }
+    return CLI_DONE;
+}
+
+typedef struct work_given {
+    int64_t lease_ms, timeout_ms, max;
+    int threads;
+    const char *holder, *pass;
+    bool once, until_empty;
+} work_given;
+
+static int work_configure(cli *c, const work_given *g, int64_t grace_ms)
+{
+    const int64_t max = g->once ? 1 : g->max;
+    const struct {
+        const char *name;
+        int64_t value;
+        bool given;
+    } settings[] = {{"worker.max_jobs", max, max > 0},
+                    {"worker.lease_ms", g->lease_ms, g->lease_ms > 0},
+                    {"worker.job_timeout_ms", g->timeout_ms, g->timeout_ms > 0}};
+    int code;
+    if ((code = cli_configure(c, &c->conf)) != CLI_DONE) return code;
+    for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
+        if (settings[i].given &&
+            (code = cli_set(c, settings[i].name, settings[i].value)) != CLI_DONE)
+            return code;
+    }
+    if ((code = work_set_threads(c, g->threads)) != CLI_DONE) return code;
+    if ((code = work_set_grace(c, grace_ms)) != CLI_DONE) return code;
+    if ((g->until_empty || g->once) &&
+        pgw_conf_set(c->conf, "worker.until_empty", "on") != PGW_OK) {
+        return cli_fail(CLI_OTHER, NULL, "%s", pgw_conf_error(c->conf));
+    }
+    if (g->holder && pgw_conf_set(c->conf, "holder", g->holder) != PGW_OK) {
+        return cli_fail(CLI_USAGE, NULL, "%s", pgw_conf_error(c->conf));
+    }
+    return CLI_DONE;
+}
+
+static int work_main(cli *c, const work *w, const kinds *k, const args *a, const work_given *g)
+{
+    const size_t n = k->count + 1;
+    work *all = cli_alloc(n * sizeof *all);
+    int code;
+    all[n - 1] = *w;
+    code = work_commands(c, all, n, k);
+    if (code == CLI_DONE) code = signals_install(c);
+    if (code == CLI_DONE) code = signals_pass(c, g->pass);
+    if (code == CLI_DONE) code = work_configure(c, g, w->grace_ms);
+    if (code == CLI_DONE) code = work_run(c, all, n, k, a, g->once);
+    free(all);
+    return code;
+}
+
 int cmd_work(cli *c, int argc, char **argv)
 {
-    int64_t lease_ms = 0, timeout_ms = 0, max = 0;
-    int threads = 0;
-    const char *holder = NULL, *pass = NULL;
-    bool once = false, until_empty = false;
-    work w = {.c = c, .grace_ms = 5000, .later_ms = 30000};
+    work_given g = {0};
+    work_end end = {0};
+    work w = {.c = c, .grace_ms = 5000, .later_ms = 30000, .end = &end};
+    wordlist commands = {0}, jobs = {0}, timeouts = {0};
     const opt opts[] = {
-        {'j', "jobs", "N", "run up to N commands at a time (1)", .number = &threads, .min = 1,
+        {'j', "jobs", "N", "run up to N commands at a time (1)", .number = &g.threads, .min = 1,
          .max = 1024},
-        {'n', "max", "N", "end after N jobs", .big = &max, .min = 1, .max = INT64_MAX},
-        {0, "once", NULL, "run one job if there is one, then end", .flag = &once},
-        {0, "until-empty", NULL, "end when nothing can be claimed now", .flag = &until_empty},
-        {0, "lease", "TIME", "lease of jobs that have none (that of the queue)", .ms = &lease_ms,
+        {'n', "max", "N", "end after N jobs", .big = &g.max, .min = 1, .max = INT64_MAX},
+        {0, "once", NULL, "run one job if there is one, then end", .flag = &g.once},
+        {0, "until-empty", NULL, "end when nothing can be claimed now", .flag = &g.until_empty},
+        {0, "lease", "TIME", "lease of jobs that have none (that of the queue)", .ms = &g.lease_ms,
          .min = 100, .max = CLI_DAY},
-        {0, "timeout", "TIME", "stop a command that takes longer (0: no limit)", .ms = &timeout_ms,
-         .max = 30 * CLI_DAY},
+        {0, "timeout", "TIME", "stop a command that takes longer (0: no limit)",
+         .ms = &g.timeout_ms, .max = 30 * CLI_DAY},
         {0, "grace", "TIME", "between TERM and KILL for a command (5s)", .ms = &w.grace_ms,
          .max = CLI_DAY},
         {0, "later", "TIME", "delay of a job after exit code 75 (30s)", .ms = &w.later_ms,
          .max = 10 * CLI_YEAR},
+        {0, "kind", "KIND=COMMAND", "for this kind; its words end at blanks; may be repeated",
+         .words = &commands},
+        {0, "kind-jobs", "KIND=N", "N commands of this kind at a time; may be repeated",
+         .words = &jobs},
+        {0, "kind-timeout", "KIND=TIME", "--timeout for this kind; may be repeated",
+         .words = &timeouts},
+        {0, "hold", "CODE", "exit code that puts a job off, and holds its queue as long (none)",
+         .number = &w.hold, .min = 1, .max = 255},
         {'k', "keep-output", NULL, "keep stdout as the job's output, up to 64 KB",
          .flag = &w.keep_output},
         {'b', "body", NULL, "write the body to stdin, not the payload", .flag = &w.body},
         {0, "literal", NULL, "replace no placeholders in COMMAND", .flag = &w.literal},
-        {0, "holder", "NAME", "name of the worker (host:pid)", .text = &holder},
-        {0, "pass", "SIGNALS", "pass these signals to commands: USR1,USR2,HUP", .text = &pass},
+        {0, "holder", "NAME", "name of the worker (host:pid)", .text = &g.holder},
+        {0, "pass", "SIGNALS", "pass these signals to commands: USR1,USR2,HUP", .text = &g.pass},
         {.name = NULL}};
-    static const usage use = {
-        .synopsis = "work QUEUE... [OPTIONS] -- COMMAND [ARG...]",
+    const usage use = {
+        .synopsis = "work QUEUE... [OPTIONS] -- COMMAND [ARG...]\n"
+                    "work QUEUE... --kind KIND=COMMAND... [OPTIONS] [-- COMMAND [ARG...]]",
         .about = "Runs COMMAND for each job. In its words, {name} is replaced by that member of\n"
                  "the payload, and {id}, {attempt}, {queue}, {kind} by these properties of the\n"
                  "job. {{name}} becomes {name}. A job whose payload lacks the member becomes a\n"
@@ -516,41 +617,25 @@ int cmd_work(cli *c, int argc, char **argv)
                 "pgwork at once. A reaper requeues their jobs when the leases end. --once ends\n"
                 "with 1 when no job was completed.\n"
                 "\n"
-                "  pgwork work thumbs -j4 -- convert {file} -resize 200 thumbs/{id}.png",
+                "  pgwork work thumbs -j4 -- convert {file} -resize 200 thumbs/{id}.png\n"
+                "  pgwork work site -j8 --kind 'video=./transcode {file}' --kind-jobs video=2 -- "
+                "./handle {kind}",
         .min = 1,
         .max = -1, /* more than 64 are refused in its own words */
         .missing = "QUEUE",
         .command = true,
+        .instead = &commands,
     };
     args a;
     int code = opts_parse(c, &a, &use, opts, argc, argv);
     if (code != OPTS_GO) return code;
     w.command = a.command;
-    if ((code = work_check(c, &w)) != CLI_DONE) return code;
-    if ((code = work_find(&w)) != CLI_DONE) return code;
-    if ((code = signals_install(c)) != CLI_DONE) return code;
-    if ((code = signals_pass(c, pass)) != CLI_DONE) return code;
-    if ((code = cli_configure(c, &c->conf)) != CLI_DONE) return code;
-    if (once) max = 1;
-    const struct {
-        const char *name;
-        int64_t value;
-        bool given;
-    } settings[] = {{"worker.max_jobs", max, max > 0},
-                    {"worker.lease_ms", lease_ms, lease_ms > 0},
-                    {"worker.job_timeout_ms", timeout_ms, timeout_ms > 0}};
-    for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
-        if (settings[i].given &&
-            (code = cli_set(c, settings[i].name, settings[i].value)) != CLI_DONE)
-            return code;
-    }
-    if ((code = work_set_threads(c, threads)) != CLI_DONE) return code;
-    if ((code = work_set_grace(c, w.grace_ms)) != CLI_DONE) return code;
-    if ((until_empty || once) && pgw_conf_set(c->conf, "worker.until_empty", "on") != PGW_OK) {
-        return cli_fail(CLI_OTHER, NULL, "%s", pgw_conf_error(c->conf));
-    }
-    if (holder && pgw_conf_set(c->conf, "holder", holder) != PGW_OK) {
-        return cli_fail(CLI_USAGE, NULL, "%s", pgw_conf_error(c->conf));
-    }
-    return work_run(c, &w, &a, once);
+    kinds k;
+    code = kinds_read(c, &k, &commands, &jobs, &timeouts);
+    if (code == CLI_DONE) code = work_main(c, &w, &k, &a, &g);
+    kinds_free(&k);
+    free(commands.at);
+    free(jobs.at);
+    free(timeouts.at);
+    return code;
 }

@@ -118,11 +118,15 @@ static bool job_member(const reading *r, const json *name, const json *v)
         return job_int(r, v, 0, 9, &job->priority, "priority is not a number in 0..9");
     }
     if (json_is(name, "max_attempts", 12)) {
-        return job_int(r, v, 1, 1000, &job->max_attempts,
-                       "max_attempts is not a number in 1..1000");
+        return job_int(r, v, PGW_UNLIMITED, 1000, &job->max_attempts,
+                       "max_attempts is not a number in 1..1000 or -1");
     }
     if (json_is(name, "delay_ms", 8)) {
         return job_number(r, v, 0, INT64_MAX, &job->delay_ms, "delay_ms is not a whole number");
+    }
+    if (json_is(name, "ttl_ms", 6)) {
+        return job_number(r, v, 1, INT64_MAX, &job->ttl_ms,
+                          "ttl_ms is not a whole number, 1 and up");
     }
     if (json_is(name, "lease_ms", 8)) {
         return job_number(r, v, 100, 86400000, &job->lease_ms,
@@ -137,8 +141,19 @@ static bool job_member(const reading *r, const json *name, const json *v)
     return false;
 }
 
-/* The members come in any order, and each replaces what the model says; of the two that say when,
- * one replaces both. */
+/* What the model says holds for those of two that exclude each other if the line has neither. */
+static bool job_one_of(const reading *r, int64_t *a, int64_t *b, int64_t model_a, int64_t model_b,
+                       int64_t no_b, const char *no)
+{
+    bool has_a = *a != -1, has_b = *b != -1;
+    if (has_a && has_b) return job_no(r, "", no);
+    if (!has_a) *a = has_b ? 0 : model_a;
+    if (!has_b) *b = has_a ? no_b : model_b;
+    return true;
+}
+
+/* The members come in any order, and each replaces what the model says; of the two that say when it
+ * begins, or ends, one replaces both. */
 static bool job_full(const reading *r, const json *v)
 {
     json name, item;
@@ -146,15 +161,14 @@ static bool job_full(const reading *r, const json *v)
     pgw_job_spec *job = &r->j->job;
     const pgw_job_spec model = *job;
     if (v->kind != JSON_OBJECT) return job_no(r, "", "not an object");
-    job->run_at_us = job->delay_ms = -1;
+    job->run_at_us = job->delay_ms = job->expires_us = job->ttl_ms = -1;
     while (json_next(v, &at, &name, &item)) {
         if (!job_member(r, &name, &item)) return false;
     }
-    bool at_a_time = job->run_at_us != -1, later = job->delay_ms != -1;
-    if (at_a_time && later) return job_no(r, "", "run_at or delay_ms, not both");
-    if (!at_a_time) job->run_at_us = later ? 0 : model.run_at_us;
-    if (!later) job->delay_ms = at_a_time ? 0 : model.delay_ms;
-    return true;
+    return job_one_of(r, &job->run_at_us, &job->delay_ms, model.run_at_us, model.delay_ms, 0,
+                      "run_at or delay_ms, not both") &&
+           job_one_of(r, &job->expires_us, &job->ttl_ms, model.expires_us, model.ttl_ms,
+                      PGW_UNLIMITED, "expires_at or ttl_ms, not both");
 }
 
 static bool job_line(const reading *r, const char *member, const char *bytes, size_t size)

@@ -16,7 +16,7 @@ static int cmd_version(cli *c, int argc, char **argv);
 
 static const verb commands[] = {
     {"migrate", "create or update the schema", cmd_migrate},
-    {"queue", "list, create, set, pause, resume, drain, purge, drop, depth, limit", cmd_queue},
+    {"queue", "list, create, set, pause, resume, hold, drain, purge, drop, ...", cmd_queue},
     {"groups", "list, set, reset, hold, unblock, purge", cmd_groups},
     {"enqueue", "add jobs from arguments, a file or stdin", cmd_enqueue},
     {"work", "run a command for each job, as xargs does", cmd_work},
@@ -45,6 +45,7 @@ static const verb commands[] = {
     {"lock", "run a command under a named lock, as flock does", cmd_lock},
     {"locks", "list holders and waiters of locks", cmd_locks},
     {"sem", "create, acquire, extend, release, resize, drop, list, run", cmd_sem},
+    {"rate", "set, drop, ls, take, run", cmd_rate},
     {"table", "leases on your own tables: check, init, reap, register, ...", cmd_table},
     {"help", "show this text, or the usage of a command", cmd_help},
     {"version", "show the version", cmd_version},

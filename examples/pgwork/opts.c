@@ -109,6 +109,12 @@ static int opts_store(const cli *c, const opt *o, const char *value)
                    ? CLI_DONE
                    : opts_bad(c, o, value, "a time with its zone, such as 2030-01-31T12:00:00Z");
     }
+    if (o->unlimited && strcmp(value, "unlimited") == 0) {
+        if (o->number) *o->number = PGW_UNLIMITED;
+        if (o->ms) *o->ms = PGW_UNLIMITED;
+        return CLI_DONE;
+    }
+    const char *also = o->unlimited ? ", or unlimited" : "";
     int64_t min = o->min, max = o->max;
     if (max == 0) max = o->number ? INT_MAX : INT64_MAX;
     if (o->ms) {
@@ -119,8 +125,8 @@ static int opts_store(const cli *c, const opt *o, const char *value)
         }
         int used = snprintf(allowed, sizeof allowed, "a duration such as 500ms, 30s, 5m, 2h or 1d");
         if (o->max) {
-            snprintf(allowed + used, sizeof allowed - (size_t)used, ", from %s to %s",
-                     text_age(from, min), text_age(to, max));
+            snprintf(allowed + used, sizeof allowed - (size_t)used, ", from %s to %s%s",
+                     text_age(from, min), text_age(to, max), also);
         }
         return opts_bad(c, o, value, allowed);
     }
@@ -129,7 +135,7 @@ static int opts_store(const cli *c, const opt *o, const char *value)
         if (o->big) *o->big = n;
         return CLI_DONE;
     }
-    snprintf(allowed, sizeof allowed, "a number from %" PRId64 " to %" PRId64, min, max);
+    snprintf(allowed, sizeof allowed, "a number from %" PRId64 " to %" PRId64 "%s", min, max, also);
     return opts_bad(c, o, value, allowed);
 }
 
@@ -281,7 +287,8 @@ int opts_parse(cli *c, args *a, const usage *use, const opt *opts, int argc, cha
     if (use->max >= 0 && a->count > use->max) {
         return opts_refuse(c, NULL, "one argument too many: ", a->at[use->max]);
     }
-    if (use->command && (!a->command || !a->command[0] || !*a->command[0])) {
+    bool instead = use->instead && use->instead->count > 0 && !a->command;
+    if (use->command && !instead && (!a->command || !a->command[0] || !*a->command[0])) {
         return opts_refuse(c, NULL, "no command: expected ", "-- COMMAND [ARG...]");
     }
     return OPTS_GO;

@@ -23,15 +23,17 @@ typedef struct opt {
     int64_t *time_us; /* 2030-01-31T12:00:00Z */
     wordlist *words;  /* may be given again and again */
     int64_t min, max; /* for number, big and ms; max 0: no limit */
+    bool unlimited;   /* number or ms may be the word "unlimited", too: PGW_UNLIMITED */
 } opt;
 
 typedef struct usage {
     const char *synopsis; /* one line each, without "pgwork" */
     const char *about;
-    const char *more;    /* after the options; NULL: nothing */
-    int min, max;        /* arguments; max -1: any number */
-    const char *missing; /* what is missing when there are fewer than min */
-    bool command;        /* "-- COMMAND [ARG...]" has to follow */
+    const char *more;        /* after the options; NULL: nothing */
+    int min, max;            /* arguments; max -1: any number */
+    const char *missing;     /* what is missing when there are fewer than min */
+    bool command;            /* "-- COMMAND [ARG...]" has to follow, */
+    const wordlist *instead; /* unless one of these was given; NULL: always */
 } usage;
 
 typedef struct args {

@@ -269,5 +269,5 @@ int64_t text_tick_ms(void)
 void text_ratio(char *buf, size_t size, int part, int whole)
 {
     int used = snprintf(buf, size, "%d", part);
-    if (whole) snprintf(buf + used, size - (size_t)used, "/%d", whole);
+    if (whole > 0) snprintf(buf + used, size - (size_t)used, "/%d", whole);
 }

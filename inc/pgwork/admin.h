@@ -14,7 +14,8 @@ extern "C" {
 
 /* ------------------------------------------------------------------------------------------- */
 /** @name Migrations (owner) @{
- * On a handle from pgw_open() with `schema.check` off: there is nothing to check yet. Never armed.
+ * For a handle from pgw_open() with `schema.check` off, because there is no schema to check yet.
+ * These verbs cannot be armed.
  *
  *     static int show(const pgw_migration *m, void *arg)
  *     {
@@ -34,28 +35,28 @@ typedef struct pgw_migration {
 } pgw_migration;
 /* clang-format on */
 /**
- * Lists each known and each applied migration, lowest first. For status and dry runs.
+ * Lists each known and each applied migration, lowest number first, for status and dry runs.
  *
  * @param h    the handle
  * @param fn   called for each until it returns non-zero
  * @param arg  its second argument
  * @returns PGW_OK, or an error of any verb
- * @note A schema that does not exist has nothing applied.
+ * @note If the schema does not exist, all migrations are pending.
  */
 PGW_API pgw_status pgw_migrations_each(pgw *h, int (*fn)(const pgw_migration *m, void *arg),
                                        void *arg);
 /**
- * Applies what is pending, each migration in its own transaction, all under an advisory lock.
+ * Applies pending migrations, each in its own transaction, all under one advisory lock.
  *
  * @param h        the handle
  * @param applied  takes how many, also after a failure; may be NULL
  * @returns
  * - PGW_OK
- * - PGW_ESCHEMA: the schema is newer, an applied file was changed, or the database is not encoded
- * in UTF8
+ * - PGW_ESCHEMA: the schema is newer, an applied migration was changed, or the database is not
+ *   encoded in UTF8
  * - PGW_EINVAL: the schema's name is a key word of SQL
- * @note Harmless when repeated, or run by two at once. Each statement, and the wait for another
- *   migrator, has the deadline of pgw_set_timeout().
+ * @note It may be repeated, and several programs may run it at once. Each statement, and the wait
+ *   for another migrator, has the deadline of pgw_set_timeout().
  */
 PGW_API pgw_status pgw_migrate_up(pgw *h, int *applied);
 /** @} */
@@ -68,16 +69,17 @@ typedef struct pgw_finding {
     const char *check, *text, *advice;
 } pgw_finding;
 /**
- * Examines server settings, schema, roles, reapers, expired leases, queues (closed ones, jobs that
- * nobody claims, dead letters), schedules, what holds vacuum back, bloat, indexes and clock.
+ * Checks the server settings, the schema, roles, reapers, expired leases, queues (paused or drained
+ * ones, jobs that nobody claims, dead letters), schedules, held snapshots, bloat, indexes and the
+ * clock.
  *
- * @param h    a handle from pgw_open() with `schema.check` off, outside of a transaction; never
- * armed
+ * @param h    a handle from pgw_open() with `schema.check` off, not armed, without an open
+ *             transaction
  * @param fn   called for each finding until it returns non-zero
  * @param arg  its second argument
  * @returns PGW_OK, also when findings are bad; or an error of any verb
- * @note A check that cannot be made is a finding. One that waits for a lock is given up after two
- *   seconds.
+ * @note A check that cannot be made is a finding, too. A check that waits for a lock is given up
+ *   after two seconds.
  *
  *     static int show(const pgw_finding *f, void *arg)
  *     {

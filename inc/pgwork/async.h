@@ -14,17 +14,17 @@ extern "C" {
 
 /* ------------------------------------------------------------------------------------------- */
 /** @name Without blocking @{
- * pgw_async() arms the next verb on the handle: it sends and returns PGW_OUTCOME_AGAIN instead of
- * waiting. @p done is called once, from pgw_step(), when the answer is complete and committed.
- * Out-parameters are filled by then, so they must live until then. So must an array of references,
- * whose outcomes are filled. A verb that fails at once returns its error, and @p done is never
- * called. Nor is it when the handle is closed before.
+ * pgw_async() arms the next verb on the handle: the verb sends its statement and returns
+ * PGW_OUTCOME_AGAIN instead of waiting. @p done is called once, from pgw_step(), when the answer is
+ * complete and committed. Outputs are filled by then, also the outcomes in an array of references,
+ * so they must live until then. If a verb fails at once, it returns its error, and @p done is never
+ * called. If the handle is closed first, @p done is not called either.
  *
- * PGW_OUTCOME_AGAIN is no error, and no success yet: check for it first. In @p done the next verb
- * may be started, or the handle closed. One verb at a time per handle. A lost connection is opened
- * again on the way: ask for descriptor and events again after each step. When a deadline passes, a
- * step may take up to a second for the cancel. Verbs that wait or take several round trips (a claim
- * with wait_ms, transactions, loads, migrations, loops) return PGW_EMISUSE when armed.
+ * PGW_OUTCOME_AGAIN is neither an error nor a success: check for it first. In @p done the next verb
+ * may be started, or the handle closed. One verb at a time per handle. A step may reopen a lost
+ * connection, so call pgw_fd() and pgw_events() again after each step. When a deadline passes, a
+ * step may take up to a second to cancel the statement. Verbs that wait or need several round trips
+ * (a claim with wait_ms, transactions, loads, migrations, loops) return PGW_EMISUSE when armed.
  *
  *     static void found(pgw *h, pgw_status st, void *arg)
  *     {
@@ -64,8 +64,8 @@ PGW_API pgw_status pgw_async(pgw *h, pgw_done_fn *done, void *arg);
  * Returns the socket to watch.
  *
  * @param h  the handle
- * @returns a descriptor; PGW_NO_FD: none now. After a reconnect it is another one, perhaps with the
- * same number. epoll forgets a socket that was closed: use EPOLL_CTL_MOD after each step, and
+ * @returns a descriptor; PGW_NO_FD: none now. After a reconnect it is another socket, perhaps with
+ *   the same number. epoll forgets a socket that was closed: use EPOLL_CTL_MOD after each step, and
  *   EPOLL_CTL_ADD where that fails with ENOENT.
  */
 PGW_API int pgw_fd(const pgw *h);
@@ -77,19 +77,19 @@ PGW_API int pgw_fd(const pgw *h);
  */
 PGW_API int pgw_events(const pgw *h);
 /**
- * Returns by when pgw_step() has to be called.
+ * Returns the longest time until pgw_step() must be called.
  *
  * @param h  the handle
  * @returns milliseconds from now; PGW_UNLIMITED: no hurry
  */
 PGW_API int64_t pgw_timeout_ms(const pgw *h);
 /**
- * Does what can be done without waiting.
+ * Advances the verb as far as possible without waiting.
  *
  * @param h  the handle
  * @returns
  * - PGW_OUTCOME_AGAIN: call it again when the socket is ready
- * - PGW_OK: idle. The status of the verb went to the function that pgw_async() was given.
+ * - PGW_OK: idle. The status of the verb was passed to @p done.
  */
 PGW_API pgw_status pgw_step(pgw *h);
 /** @} */

@@ -16,8 +16,8 @@ typedef struct pgw_conf pgw_conf; /* copied by each function that takes it */
 
 /* ------------------------------------------------------------------------------------------- */
 /** @name Configuration @{
- * One table of named properties with types, limits, defaults and texts. pgw_conf_each() walks it,
- * and `pgwork -X list` prints it. Values are text, checked when they are set.
+ * A configuration is a set of named properties. Each has a type, limits, a default and a text:
+ * pgw_conf_each() lists them, and `pgwork -X list` prints them. A value is checked when it is set.
  *
  *     static int show(const pgw_property *p, void *arg)
  *     {
@@ -96,7 +96,7 @@ PGW_API pgw_status pgw_conf_new(pgw_conf **conf);
  *
  * @param conf   the configuration
  * @param name   a property, as doc/properties.md lists them
- * @param value  its value as text; NULL brings the default back
+ * @param value   its value as text; NULL: the default
  * @returns
  * - PGW_OK
  * - PGW_ENOTFOUND: there is no such property
@@ -111,7 +111,7 @@ PGW_API pgw_status pgw_conf_set(pgw_conf *conf, const char *name, const char *va
  *
  * @param conf      the configuration
  * @param property  PGW_CONF_WORKER_LEASE_MS for `worker.lease_ms`, and so on
- * @param value     the number; PGW_DEFAULT brings the default back
+ * @param value         the number; PGW_DEFAULT: the default
  * @returns as pgw_conf_set()
  *
  *     if (pgw_conf_set_int(conf, PGW_CONF_WORKER_LEASE_MS, 60000) != PGW_OK ||
@@ -134,7 +134,7 @@ PGW_API pgw_status pgw_conf_set_bool(pgw_conf *conf, pgw_conf_bool property, boo
  *
  * @param conf      the configuration
  * @param property  PGW_CONF_POOLER for `pooler`, and so on
- * @param value     the text; NULL brings the default back
+ * @param value         the text; NULL: the default
  * @returns as pgw_conf_set()
  */
 PGW_API pgw_status pgw_conf_set_text(pgw_conf *conf, pgw_conf_text property, const char *value);
@@ -148,7 +148,7 @@ PGW_API pgw_status pgw_conf_set_text(pgw_conf *conf, pgw_conf_text property, con
  */
 PGW_API const char *pgw_conf_get(const pgw_conf *conf, const char *name);
 /**
- * Returns what the last set had to say.
+ * Returns why the last set failed.
  *
  * @param conf  the configuration
  * @returns a message or "", borrowed until the next set or free
@@ -167,12 +167,12 @@ typedef struct pgw_property {
  * @returns
  * - PGW_OK
  * - PGW_EINVAL: no @p fn
- * @note A connection string may hold a password: its value is "(set)" or "".
+ * @note A connection string may contain a password, so its value is shown as "(set)" or "".
  */
 PGW_API pgw_status pgw_conf_each(const pgw_conf *conf, int (*fn)(const pgw_property *p, void *arg),
                                  void *arg);
 /**
- * Frees a configuration. Everything that was given it has a copy.
+ * Frees a configuration. Handles, workers and reapers have copies of it.
  *
  * @param conf  may be NULL
  */
@@ -188,10 +188,10 @@ typedef enum pgw_log_level {
 /** Takes a message of a component of the library ("pq", "worker", "reaper"). */
 typedef void pgw_log_fn(pgw_log_level level, const char *component, const char *message, void *arg);
 /**
- * Sets where messages go. By default they go nowhere.
+ * Sets the function that gets log messages. By default there is none.
  *
  * @param conf   the configuration
- * @param level  messages up to this level are passed on
+ * @param level   messages up to this level are passed to @p fn
  * @param fn     called for each; NULL: no messages
  * @param arg    its last argument
  * @returns

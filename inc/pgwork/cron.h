@@ -15,7 +15,7 @@ extern "C" {
 /* ------------------------------------------------------------------------------------------- */
 /** @name Schedules @{
  * Many machines run the same program; each tick of a schedule happens once, on one of them. Any
- * number of schedulers may be at work, none of them leads, and all times are the server's.
+ * number of schedulers may run, there is no leader, and all times are by the clock of the server.
  *
  *     minute hour day month weekday          each * or a list of n, n-n, with /step
  *     second minute hour day month weekday   jan .. dec, sun .. sat, 7 is Sunday; day also L, LW,
@@ -23,25 +23,24 @@ extern "C" {
  *     @yearly @monthly @weekly @daily @hourly
  *     @every 90s                             also 1h30m, 2d, 1w; counted from the creation
  *
- * When day or weekday begins with *, a tick comes on days that match both, else on days that match
- * either. When clocks change: an expression whose minute or hour begins with * follows the clock,
- * so it has no tick in the hour that is left out, and ticks in both passes of one that is repeated.
- * Any other comes once: right after a gap that swallowed its time, and in the first pass of a
- * repeated hour.
+ * If day or weekday begins with *, a tick comes on days that match both, otherwise on days that
+ * match one of them. When clocks change, an expression whose minute or hour begins with * follows
+ * the clock: it has no tick in a skipped hour, and ticks in both passes of a repeated hour. Any
+ * other expression ticks once: right after the gap if its time is skipped, and in the first pass of
+ * a repeated hour.
  *
- * A tick is either a job, enqueued by whoever calls pgw_cron_tick() (a reaper does) in the
- * transaction that notes the tick as decided. Or, when the schedule names no queue, a lease that
- * pgw_cron_claim_due() gives to one node, and to another one if that does not finish within the
- * timeout. doc/schedules.md has the rules.
+ * If the schedule names a queue, a tick is a job. pgw_cron_tick(), which each reaper calls,
+ * enqueues it in the transaction that records the tick. If the schedule names no queue, a tick is a
+ * lease. pgw_cron_claim_due() gives it to one node, and to another one if that does not finish
+ * within the timeout. doc/schedules.md has the rules.
  *
  * Each verb on one schedule returns PGW_ENOTFOUND when there is no such schedule. */
 
-/** What becomes of all ticks that are due when the oldest was found later than `grace_ms`, because
- * nobody was there. */
+/** What happens to due ticks if the oldest one is found more than `grace_ms` late. */
 typedef enum pgw_misfire {
-    PGW_MISFIRE_ONCE, /* one for all of them: the latest */
-    PGW_MISFIRE_SKIP, /* none but those within the grace */
-    PGW_MISFIRE_ALL   /* each, oldest first, but only the latest `misfire_max` */
+    PGW_MISFIRE_ONCE, /* only the latest runs */
+    PGW_MISFIRE_SKIP, /* only those within the grace run */
+    PGW_MISFIRE_ALL   /* the latest `misfire_max` run, oldest first */
 } pgw_misfire;
 
 /* clang-format off */
@@ -51,15 +50,15 @@ typedef struct pgw_cron_opts {
                           * MET, MST or WET, abbreviations to the server, without summer time: Europe/Berlin for example */
     const char *queue;   /* a tick is a job in this queue; NULL: a node holds it */
     const pgw_job_spec *job;  /* the job, or kind, payload and body for the node; NULL: none. Not for it: run_at_us,
-                          * delay_ms, group, expires_us, meta, op. The key's scope is PGW_KEY_SCOPE_UNFINISHED, its policy PGW_KEY_POLICY_SKIP: with a key,
+                          * delay_ms, group, expires_us (it has ttl_ms), meta, op. The key's scope is PGW_KEY_SCOPE_UNFINISHED, its policy PGW_KEY_POLICY_SKIP: with a key,
                           * no tick adds a job while that of another is unfinished. Up to 30 tags */
     pgw_misfire misfire;
     int misfire_max;     /* 1 .. 1000 */
-    int64_t grace_ms;    /* up to a day: a tick so late is not missed yet; with PGW_MISFIRE_SKIP 1000 at least,
-                          * because every tick is found a little late */
-    int64_t jitter_ms;   /* up to an hour: each tick up to so much later, always the same for one tick; keep it
+    int64_t grace_ms;    /* up to a day: a tick that is later counts as missed; at least 1000 with
+                          * PGW_MISFIRE_SKIP, because every tick is found a little late */
+    int64_t jitter_ms;   /* up to an hour: the longest delay of a tick, always the same for one tick; keep it
                           * below the distance of two ticks */
-    int64_t timeout_ms;  /* 100 .. a week: a node holds a tick so long */
+    int64_t timeout_ms;  /* 100 .. a week: how long a node may hold a tick */
 } pgw_cron_opts;
 #define PGW_CRON_OPTS_INIT {sizeof(pgw_cron_opts), NULL, NULL, NULL, PGW_MISFIRE_ONCE, 100, 60000, 0, 300000}
 /* clang-format on */
@@ -68,7 +67,7 @@ typedef struct pgw_cron_opts {
  * Checks an expression. Needs no server.
  *
  * @param expression  the expression
- * @param fault       takes where it is wrong and what was expected there; may be NULL
+ * @param fault       takes the field, the column, and what was expected there; may be NULL
  * @param size        of @p fault
  * @returns
  * - PGW_OK
@@ -84,7 +83,7 @@ typedef struct pgw_cron_next_opts {
     size_t struct_size;
     const char *zone; /* as in pgw_cron_opts; NULL: UTC */
     int64_t after_us; /* server's clock; PGW_NONE: now */
-    int max;          /* so many times, 1 .. 10,000 */
+    int max;          /* number of times, 1 .. 10,000 */
 } pgw_cron_next_opts;
 /* clang-format off */
 #define PGW_CRON_NEXT_OPTS_INIT {sizeof(pgw_cron_next_opts), NULL, PGW_NONE, 10}
@@ -94,9 +93,9 @@ typedef struct pgw_cron_next_opts {
  *
  * @param h           the handle
  * @param expression  the expression; @every counts from 1970
- * @param opts        where, from when and how many; NULL: the defaults
- * @param fn          called with each instant, and what a clock shows there ("Sun 2026-03-29
- *                    03:00:00 +02:00"), until it returns non-zero
+ * @param opts        zone, start and number of times; NULL: the defaults
+ * @param fn          called with each time, and the local time ("Sun 2026-03-29 03:00:00 +02:00"),
+ *                    until it returns non-zero
  * @param arg         its third argument
  * @returns
  * - PGW_OK
@@ -115,8 +114,8 @@ PGW_API pgw_status pgw_cron_next(pgw *h, const char *expression, const pgw_cron_
                                  int (*fn)(int64_t at_us, const char *local, void *arg), void *arg);
 
 /**
- * Makes a schedule. If it exists, it becomes what is said here, so that every machine may say it
- * when it starts. The plan stays as it is when expression and zone do.
+ * Creates a schedule, or changes it to this definition. So every machine may call it when it
+ * starts. If expression and zone do not change, the next tick does not change.
  *
  * @param h           the handle
  * @param schedule    its name, as those of queues
@@ -125,8 +124,8 @@ PGW_API pgw_status pgw_cron_next(pgw *h, const char *expression, const pgw_cron_
  * @param next_us     takes the time of the next tick (PGW_NONE: it is paused); may be NULL
  * @returns
  * - PGW_OK
- * - PGW_EINVAL: for an expression, the message has the place in it
- * - PGW_ELIMIT: the job's payload and body
+ * - PGW_EINVAL: for an expression, the message names the column
+ * - PGW_ELIMIT: payload and body of the job are too large
  * @note For operators.
  *
  *     pgw_job_spec job = PGW_JOB_SPEC_INIT;
@@ -138,7 +137,7 @@ PGW_API pgw_status pgw_cron_next(pgw *h, const char *expression, const pgw_cron_
 PGW_API pgw_status pgw_cron_create(pgw *h, const char *schedule, const char *expression,
                                    const pgw_cron_opts *opts, int64_t *next_us);
 /**
- * Stops a schedule: no more ticks. One that is held goes on.
+ * Pauses a schedule. A held tick continues.
  *
  * @param h         the handle
  * @param schedule  its name
@@ -152,7 +151,7 @@ PGW_API pgw_status pgw_cron_create(pgw *h, const char *schedule, const char *exp
  */
 PGW_API pgw_status pgw_cron_pause(pgw *h, const char *schedule);
 /**
- * Resumes a schedule. It is planned again from now: what fell into the pause is not made up for.
+ * Resumes a schedule. It is planned from now; ticks during the pause are not made up for.
  *
  * @param h         the handle
  * @param schedule  its name
@@ -162,7 +161,7 @@ PGW_API pgw_status pgw_cron_pause(pgw *h, const char *schedule);
  */
 PGW_API pgw_status pgw_cron_resume(pgw *h, const char *schedule);
 /**
- * Changes the name of a schedule, and nothing else.
+ * Changes the name of a schedule.
  *
  * @param h         the handle
  * @param schedule  its name
@@ -184,18 +183,18 @@ PGW_API pgw_status pgw_cron_rename(pgw *h, const char *schedule, const char *new
  */
 PGW_API pgw_status pgw_cron_drop(pgw *h, const char *schedule);
 /**
- * Makes a tick out of turn, also of a paused schedule. The plan stays.
+ * Makes a tick now, also of a paused schedule. The next planned tick does not change.
  *
  * @param h         the handle
  * @param schedule  its name
- * @param job_id    takes its job, or the one that has its unique key already. PGW_NONE: the
- * schedule has no queue, and the next node that asks gets a tick: one, however often this was
- * called until then. May be NULL.
+ * @param job_id    takes the id of the job, or of the job that has its unique key. PGW_NONE: the
+ *                  schedule has no queue, and the next node that asks gets one tick, however often
+ *                  this was called. May be NULL.
  * @returns
  * - PGW_OK
  * - PGW_ENOTFOUND
  * - PGW_EPAUSED: the queue is drained
- * - PGW_ELIMIT: the queue takes no job of this size
+ * - PGW_ELIMIT: the job is over the queue's max_bytes
  */
 PGW_API pgw_status pgw_cron_run(pgw *h, const char *schedule, int64_t *job_id);
 
@@ -213,8 +212,8 @@ typedef struct pgw_cron_info {
     const char *holder;         /* of the tick that runs, since and until when; NULL: none */
     int64_t since_us, until_us;
     int attempt;
-    const char *error;          /* why it does not run (a zone that is gone, a queue that takes nothing), or that a tick
-                                 * was given up and none has ended well since; or NULL */
+    const char *error;          /* why it does not run (a zone that no longer exists, a drained queue), or that a tick
+                                 * was dropped and none has succeeded since; or NULL */
     int64_t error_us;
 } pgw_cron_info;
 /* clang-format on */
@@ -240,15 +239,15 @@ PGW_API pgw_status pgw_crons_each(pgw *h, const char *schedule,
                                   int (*fn)(const pgw_cron_info *info, void *arg), void *arg);
 
 /**
- * Enqueues the jobs of all ticks that are due. pgw_reaper_tick() does it, too.
+ * Enqueues the jobs of all due ticks. pgw_reaper_tick() includes it.
  *
  * @param h        the handle
  * @param fired    takes how many; may be NULL
- * @param next_ms  takes when to come back (0: at once, there is more; PGW_UNLIMITED: no schedule);
- *                 may be NULL
+ * @param next_ms  takes the time until the next call (0: at once, there is more to do;
+ *                 PGW_UNLIMITED: no schedule); may be NULL
  * @returns PGW_OK, or an error of any verb
- * @note A schedule that fails, fails alone: its error is noted, and it is tried again after ten
- *   seconds.
+ * @note A schedule that fails does not stop others. Its error is recorded, and it is tried again
+ *   after ten seconds.
  *
  *     st = pgw_cron_tick(h, &n, &next_ms);
  */
@@ -266,18 +265,19 @@ typedef struct pgw_cron_claim_opts {
 #define PGW_CRON_CLAIM_OPTS_INIT {sizeof(pgw_cron_claim_opts), NULL, NULL, 0}
 /* clang-format on */
 /**
- * Makes this node the one that runs a due tick.
+ * Claims a due tick for this node.
  *
  * @param h        the handle
- * @param opts     for whom, and of which schedules; NULL: the defaults
+ * @param opts     name of the node, and which schedules; NULL: the defaults
  * @param tick     takes the tick; the caller owns it (free with pgw_tick_free)
- * @param next_ms  with PGW_OUTCOME_EMPTY takes when to ask again, a minute at most; may be NULL
+ * @param next_ms  with PGW_OUTCOME_EMPTY takes the time until the next call, at most a minute; may
+ *                 be NULL
  * @returns
  * - PGW_OK
- * - PGW_OUTCOME_EMPTY: none is due, or there are no such schedules
- * @note First come ticks whose node ran out of time: the token grows, and the node that was late is
- *   refused from then on. One tick of a schedule is held at a time. After `max_attempts` nodes (of
- *   the job; 10) a tick is given up.
+ * - PGW_OUTCOME_EMPTY: no tick is due, or there are no such schedules
+ * @note Ticks whose node exceeded its timeout come first: the tick gets a new, higher token, and
+ *   the late node is refused. One tick of a schedule is held at a time. After `max_attempts` nodes
+ *   (of the job; default 10) a tick is dropped.
  *
  *     while (pgw_stop_count(stop) == 0) {
  *         struct pollfd p = {.fd = pgw_stop_fd(stop), .events = POLLIN};
@@ -296,16 +296,16 @@ PGW_API pgw_status pgw_cron_claim_due(pgw *h, const pgw_cron_claim_opts *opts, p
                                       int64_t *next_ms);
 
 /*
- * Verbs on a tick that is held return PGW_ELEASE once another node has got it, the schedule is
- * gone, or it is over, as after an earlier call whose answer was lost. A late call is accepted as
- * long as no other node has the tick.
+ * Verbs on a held tick return PGW_ELEASE if another node has the tick, the schedule was removed, or
+ * the tick has ended, for example by an earlier call whose answer was lost. A late call is accepted
+ * as long as no other node has the tick.
  */
 /**
- * Ends a tick.
+ * Finishes a tick.
  *
  * @param h      the handle
  * @param token  of the tick
- * @param error  UTF-8 text kept with it, cut at 8,000 bytes; NULL: it went well
+ * @param error  UTF-8 text kept with it, cut at 8,000 bytes; NULL: it succeeded
  * @returns
  * - PGW_OK
  * - PGW_ELEASE
@@ -328,7 +328,7 @@ PGW_API pgw_status pgw_cron_finish(pgw *h, pgw_token token, const char *error);
  */
 PGW_API pgw_status pgw_cron_extend(pgw *h, pgw_token token, int64_t timeout_ms, int64_t *until_us);
 /**
- * Returns a tick that was not done: another node may have it at once. No attempt is charged.
+ * Releases a tick that was not done: another node may claim it at once. The attempt is not counted.
  *
  * @param h      the handle
  * @param token  of the tick
@@ -343,12 +343,12 @@ PGW_API pgw_status pgw_cron_release(pgw *h, pgw_token token);
  *
  * @param h         the handle
  * @param schedule  its name
- * @param held      takes whether there was one; may be NULL
+ * @param held      takes whether a tick was held; may be NULL
  * @returns
  * - PGW_OK
  * - PGW_ENOTFOUND
- * @note What a server's clock that was ahead has planned and decided is forgotten. The schedule's
- *   error says who took it.
+ * @note It also discards plans that were made while the server's clock was ahead. The error of the
+ *   schedule names the role that called it.
  *
  *     bool held;
  *
@@ -358,9 +358,11 @@ PGW_API pgw_status pgw_cron_break(pgw *h, const char *schedule, bool *held);
 
 /**
  * Return the fields of a tick: its schedule, when it was due, its token, the number of the node (1:
- * the first), when the lease ends, and what the job of the schedule says. The payload is JSON text.
+ * the first), when the lease ends, and kind, payload and body of the schedule's job. The payload is
+ * JSON text.
  *
  * @param tick  the tick
+ * @param size  takes the number of bytes; may be NULL
  * @returns strings are borrowed until pgw_tick_free(); NULL: there is none
  * @note The token's number grows with every claim of the schedule: a fence for what the tick
  * writes.
@@ -380,7 +382,7 @@ PGW_API const char *pgw_tick_kind(const pgw_tick *tick);
 PGW_API const char *pgw_tick_payload(const pgw_tick *tick);
 PGW_API const void *pgw_tick_body(const pgw_tick *tick, size_t *size);
 /**
- * Frees a tick. Its lease goes on until it is finished, released or over.
+ * Frees a tick. Its lease lasts until the tick is finished or released, or its time is over.
  *
  * @param tick  may be NULL
  */

@@ -18,23 +18,23 @@ extern "C" {
  * job is ready, leased, or (retry policies hold and block) waits for a retry. With limit 1 and
  * policy hold the jobs of a group run one after the other, in the order of priority, then of age.
  *
- * Names: UTF-8, 1..255 bytes, no control characters. Each function returns PGW_ENOTFOUND when there
- * is no such queue. A group exists as long as it has jobs or settings. */
+ * Names: UTF-8, 1..255 bytes, no control characters. Each function returns PGW_ENOTFOUND if the
+ * queue does not exist. A group exists as long as it has jobs or settings. */
 
-/* What a job does with its place in the group while it waits for a retry, and when it dies. */
+/* Whether a job keeps its place in the group while it waits for a retry, and after it dies. */
 typedef enum pgw_group_retry {
-    PGW_GROUP_RETRY_DEFAULT = PGW_DEFAULT, /* leave as it is */
+    PGW_GROUP_RETRY_DEFAULT = PGW_DEFAULT, /* unchanged */
     PGW_GROUP_RETRY_HOLD = 0,              /* it keeps its place until it is done or dead */
-    PGW_GROUP_RETRY_PASS = 1, /* others go first; it comes in front of them when its time comes */
-    PGW_GROUP_RETRY_BLOCK = 2 /* as hold; a dead letter stops the group */
+    PGW_GROUP_RETRY_PASS = 1,              /* others go first; after its delay it is the next */
+    PGW_GROUP_RETRY_BLOCK = 2              /* as hold; a dead letter stops the group */
 } pgw_group_retry;
 
 /* clang-format off */
 typedef struct pgw_group_opts {
     size_t struct_size;
-    int limit;             /* admitted jobs at most, 1 .. 10,000; of a new queue: 1 */
-    pgw_group_retry retry; /* of a new queue: PGW_GROUP_RETRY_HOLD */
-} pgw_group_opts;          /* the defaults leave a setting as it is */
+    int limit;             /* most admitted jobs, 1 .. 10,000; for a new queue: 1 */
+    pgw_group_retry retry; /* for a new queue: PGW_GROUP_RETRY_HOLD */
+} pgw_group_opts;          /* PGW_DEFAULT: unchanged */
 #define PGW_GROUP_OPTS_INIT {sizeof(pgw_group_opts), PGW_DEFAULT, PGW_GROUP_RETRY_DEFAULT}
 /* clang-format on */
 
@@ -48,7 +48,7 @@ typedef struct pgw_group_opts {
  * @returns
  * - PGW_OK
  * - PGW_ENOTFOUND
- * @note With a lower limit running jobs go on; no other is admitted until enough are done.
+ * @note With a lower limit running jobs continue. No other job is admitted until enough are done.
  *
  *     pgw_group_opts o = PGW_GROUP_OPTS_INIT;
  *     o.limit = 4;
@@ -59,7 +59,7 @@ typedef struct pgw_group_opts {
 PGW_API pgw_status pgw_group_set(pgw *h, const char *queue, const char *group,
                                  const pgw_group_opts *opts);
 /**
- * Removes the settings and the hold of a group: it has those of its queue again.
+ * Removes the settings and the hold of a group. The settings of its queue apply again.
  *
  * @param h      the handle
  * @param queue  the queue
@@ -67,10 +67,12 @@ PGW_API pgw_status pgw_group_set(pgw *h, const char *queue, const char *group,
  * @returns
  * - PGW_OK
  * - PGW_ENOTFOUND
+ *
+ *     st = pgw_group_reset(h, "mail", "customer-7"); // its limit is 4 again
  */
 PGW_API pgw_status pgw_group_reset(pgw *h, const char *queue, const char *group);
 /**
- * Holds a group: no job of it is admitted for a time. Admitted jobs go on.
+ * Holds a group: no job of it is admitted for a time. Admitted jobs continue.
  *
  * @param h       the handle
  * @param queue   the queue
@@ -79,14 +81,14 @@ PGW_API pgw_status pgw_group_reset(pgw *h, const char *queue, const char *group)
  * @returns
  * - PGW_OK
  * - PGW_ENOTFOUND
- * @note A reaper ends the hold: within a tick, a tenth of a second.
+ * @note A reaper ends the hold, at most a tenth of a second late.
  *
- *     if (response_code == 429) pgw_group_hold(h, "mail", "customer-7", 30000);
+ *     st = pgw_group_hold(h, "mail", "customer-7", 30000); // the API answered 429
  */
 PGW_API pgw_status pgw_group_hold(pgw *h, const char *queue, const char *group, int64_t for_ms);
 /**
- * Ends what stops a group: its hold, a job that keeps its place while it waits for a retry, a dead
- * letter. Jobs stay where they are and give up their places.
+ * Ends each cause that stops a group: a hold, a job that keeps its place while it waits for a
+ * retry, a dead letter. These jobs keep their state and give up their places.
  *
  * @param h      the handle
  * @param queue  the queue
@@ -95,6 +97,8 @@ PGW_API pgw_status pgw_group_hold(pgw *h, const char *queue, const char *group, 
  * @returns
  * - PGW_OK
  * - PGW_ENOTFOUND
+ *
+ *     st = pgw_group_unblock(h, "mail", "customer-7", &n); // its dead letter stays
  */
 PGW_API pgw_status pgw_group_unblock(pgw *h, const char *queue, const char *group, int64_t *freed);
 /**
@@ -108,6 +112,8 @@ PGW_API pgw_status pgw_group_unblock(pgw *h, const char *queue, const char *grou
  * - PGW_OK
  * - PGW_ENOTFOUND
  * @note It works in pieces of 10,000, as pgw_queue_purge() does. Cannot be armed.
+ *
+ *     st = pgw_group_purge(h, "mail", "customer-7", &n);
  */
 PGW_API pgw_status pgw_group_purge(pgw *h, const char *queue, const char *group, int64_t *deleted);
 
@@ -125,7 +131,7 @@ typedef struct pgw_group_info {
 typedef struct pgw_groups_opts {
     size_t struct_size;
     const char *group; /* only this one; NULL: all */
-    int64_t at_most;   /* list so many groups at most; PGW_UNLIMITED: all */
+    int64_t at_most;   /* at most this many groups; PGW_UNLIMITED: all */
 } pgw_groups_opts;
 /* clang-format off */
 #define PGW_GROUPS_OPTS_INIT {sizeof(pgw_groups_opts), NULL, PGW_UNLIMITED}
@@ -136,15 +142,19 @@ typedef struct pgw_groups_opts {
  * @param h      the handle
  * @param queue  the queue
  * @param opts   which groups; NULL: all
- * @param fn     is called for each; returns 0 to go on, anything else to stop. It must not use
- *   the handle.
- * @param arg    is passed to @p fn
+ * @param fn     called for each until it returns non-zero
+ * @param arg    its second argument
  * @returns
  * - PGW_OK
  * - PGW_OUTCOME_EMPTY: there are none
  * - PGW_ENOTFOUND
  *
- *     st = pgw_groups_each(h, "mail", NULL, print_group, NULL);
+ *     static int show(const pgw_group_info *g, void *arg)
+ *     {
+ *         return fprintf(arg, "%s %" PRId64 " gated\n", g->group, g->gated) < 0;
+ *     }
+ *
+ *     st = pgw_groups_each(h, "mail", NULL, show, stdout);
  */
 PGW_API pgw_status pgw_groups_each(pgw *h, const char *queue, const pgw_groups_opts *opts,
                                    int (*fn)(const pgw_group_info *info, void *arg), void *arg);

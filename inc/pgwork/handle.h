@@ -33,8 +33,8 @@ typedef struct pgw_stop pgw_stop; /* asks loops and waits to end, from anywhere 
 /**
  * Makes a stop.
  *
- * @param stop  takes it; the caller owns it (free with pgw_stop_free, after everything that was
- *              given it has returned)
+ * @param stop  takes the stop; the caller owns it (free with pgw_stop_free, after all calls that
+ *              use it have returned)
  * @returns
  * - PGW_OK
  * - PGW_ENOMEM: no memory, or no descriptors left
@@ -43,14 +43,15 @@ typedef struct pgw_stop pgw_stop; /* asks loops and waits to end, from anywhere 
  */
 PGW_API pgw_status pgw_stop_new(pgw_stop **stop);
 /**
- * Asks to stop. The first call: finish what runs, take nothing new. The second: cancel what runs.
+ * Asks to stop. First call: running work finishes, and no new work starts. Second call: running
+ * work is cancelled.
  *
  * @param stop  the stop
  * @note Any thread, any signal handler. Keeps errno.
  */
 PGW_API void pgw_stop_notify(pgw_stop *stop);
 /**
- * Returns how often it was asked.
+ * Returns how often pgw_stop_notify() was called, at most 2.
  *
  * @param stop  may be NULL
  * @returns 0, 1 or 2; 0 if @p stop is NULL
@@ -68,8 +69,8 @@ PGW_API int pgw_stop_fd(const pgw_stop *stop);
  * Frees a stop.
  *
  * @param stop  may be NULL
- * @note No signal handler may reach it any more: put the signals back first, or leave it to the end
- *   of the process. Keeps errno.
+ * @note No signal handler may use it any more: reset the signals first, or do not free it before
+ *   the process ends. Keeps errno.
  */
 PGW_API void pgw_stop_free(pgw_stop *stop);
 /** @} */
@@ -83,22 +84,22 @@ PGW_API void pgw_stop_free(pgw_stop *stop);
  * @param conf  copied; NULL: the defaults. The server is that of property `dsn`, else of the
  *              variable PGWORK_DSN, else of libpq's own variables (PGHOST, PGSERVICE, ...). Several
  *              hosts and target_session_attrs work as in libpq.
- * @param h     takes the handle, after a failure, too: then it carries the error. NULL only with
- *              PGW_ENOMEM. The caller owns it (free with pgw_close).
+ * @param h     takes the handle, also after a failure, for the error. NULL only with PGW_ENOMEM.
+ *              The caller owns it (free with pgw_close).
  * @returns
  * - PGW_OK
  * - PGW_EINVAL: the connection string cannot be parsed, or the server refuses a setting of
  *   `options` and the like
  * - PGW_ECONN: no server answered within `connect.timeout_ms` for each host
  * - PGW_EPERM: the server refused the connection
- * - PGW_ESCHEMA: no such database or schema, a version that does not fit, or a schema that was
- *   migrated from other texts than this library has. Property `schema.check` turns the check off.
+ * - PGW_ESCHEMA: the database or schema does not exist, or its version or its migrations do not
+ *   match this library. Property `schema.check` turns the check off.
  * - PGW_ENOMEM
- * @note The next call opens a lost connection again, with jittered backoff inside its own deadline.
- *   libpq looks up names, which may take longer; hostaddr in the connection string avoids that.
- * @note The library makes the settings that its SQL depends on, whatever role and database say.
- *   `options` (of the connection string, a service file or PGOPTIONS) may set others. PGTZ and
- *   PGDATESTYLE have no effect.
+ * @note The next call reopens a lost connection, with jittered backoff, within its own deadline.
+ *   libpq resolves host names without a deadline; hostaddr in the connection string avoids that.
+ * @note The library sets each setting that its SQL depends on, whatever the role and the database
+ *   say. `options` (in the connection string, a service file or PGOPTIONS) may set other settings.
+ *   PGTZ and PGDATESTYLE have no effect.
  *
  *     pgw *h;
  *     if (pgw_open(NULL, &h) != PGW_OK)
@@ -109,7 +110,7 @@ PGW_API void pgw_stop_free(pgw_stop *stop);
 PGW_API pgw_status pgw_open(const pgw_conf *conf, pgw **h);
 
 /**
- * Wraps a connection of the caller's, to take part in its transactions.
+ * Wraps a connection of the caller, so that calls take part in its transactions.
  *
  * @param conn  borrowed until pgw_close()
  * @param conf  copied; NULL: the defaults
@@ -121,11 +122,11 @@ PGW_API pgw_status pgw_open(const pgw_conf *conf, pgw **h);
  * - PGW_ETXN: its transaction has failed
  * - PGW_ECONN: it is lost
  * - PGW_ENOMEM
- * @note The library never closes, resets or configures the connection, prepares nothing, listens to
- *   nothing, and sends no BEGIN or COMMIT. What a verb did stands or falls with the caller's
- *   transaction. This call sends nothing and does not check the schema's version.
- * @note After a deadline without any answer the connection may be left busy. In libpq's blocking
- *   mode, sending may wait for the socket beyond the deadline: tcp_user_timeout bounds it.
+ * @note The library never closes, resets or configures the connection. It prepares nothing, listens
+ *   to nothing, and sends no BEGIN or COMMIT. The effect of a verb commits or rolls back with the
+ *   caller's transaction. pgw_attach() sends nothing and does not check the version of the schema.
+ * @note If a deadline passes without an answer, the connection may stay busy. In libpq's blocking
+ *   mode, sending may wait for the socket beyond the deadline. tcp_user_timeout limits that wait.
  * @note A program that calls libpq itself links with `pkg-config --libs pgwork libpq`.
  *
  *     pgw *q;
@@ -147,8 +148,8 @@ PGW_API pgw_status pgw_attach(struct pg_conn *conn, const pgw_conf *conf, pgw **
  */
 PGW_API void pgw_close(pgw *h);
 /**
- * Frees the handle in the child of a fork, without a word to the server: the session is the
- * parent's.
+ * Frees the handle in the child of a fork and sends nothing, because the session belongs to the
+ * parent.
  *
  * @param h  may be NULL
  * @note In the child all other calls on the handle return PGW_EMISUSE.
@@ -177,11 +178,11 @@ PGW_API const char *pgw_error_sqlstate(const pgw *h);
 PGW_API const char *pgw_error_statement(const pgw *h);
 
 /**
- * Returns which one of many jobs, names, keys or outputs the error is about.
+ * Returns which of several jobs, names, keys or outputs caused the error.
  *
  * @param h  the handle
- * @returns its index in the array that the call was given; of a load, how many jobs the load had
- *   taken before it; PGW_NO_INDEX: none in particular, or @p h is NULL
+ * @returns its index in the array of the call; for a load, the number of jobs before it;
+ *   PGW_NO_INDEX: no single one, or @p h is NULL
  *
  *     pgw_job_spec jobs[2] = {PGW_JOB_SPEC_INIT, PGW_JOB_SPEC_INIT};
  *     st = pgw_enqueue_many(h, "mail", jobs, 2, NULL); // all, or none
@@ -191,18 +192,18 @@ PGW_API const char *pgw_error_statement(const pgw *h);
 PGW_API size_t pgw_error_index(const pgw *h);
 
 /**
- * Gives the handle a stop. Once it is notified, waits end with PGW_ECANCELED, also those for a new
- * connection. At the second notify a statement under way is cancelled, and so is each later one as
- * soon as it has to wait.
+ * Gives the handle a stop. After the first notify, waits end with PGW_ECANCELED, also waits for a
+ * new connection. After the second notify, a running statement is cancelled, and so is each later
+ * one as soon as it has to wait.
  *
  * @param h     the handle
  * @param stop  borrowed until changed or pgw_close(); NULL: none
  * @returns
  * - PGW_OK
  * - PGW_EINVAL: @p h is NULL
- * @note Call pgw_set_stop(h, NULL) before what has to be said at the end. When a verb is cancelled
- *   that was about to give up its place in a line, the session ends, and with it the handle's
- *   locks.
+ * @note Call pgw_set_stop(h, NULL) before the last calls of a program, so that they are not
+ *   cancelled. If a verb is cancelled while it leaves a line of waiters, the session ends, and the
+ *   handle's locks with it.
  *
  *     pgw_set_stop(h, stop);
  *     pgw_set_timeout(h, 2000);
@@ -215,11 +216,11 @@ PGW_API pgw_status pgw_set_stop(pgw *h, pgw_stop *stop);
  * @param timeout_ms  1 or more; PGW_DEFAULT: the property `call.timeout_ms`; PGW_UNLIMITED: none
  * @returns
  * - PGW_OK
- * - PGW_EINVAL: another number, or @p h is NULL; the deadline stays as it was
- * @note When it passes, the statement is cancelled, and what the server says within two seconds
- *   decides: PGW_ETIMEDOUT means that nothing was applied, else a write is PGW_EUNKNOWN. A
- *   connection that cannot be had in time is PGW_ECONN. With libpq before 17 it may take longer
- *   behind a pooler whose server is frozen: doc/connection.md.
+ * - PGW_EINVAL: another number, or @p h is NULL; the deadline is unchanged
+ * @note When it passes, the library cancels the statement and waits two seconds for the outcome.
+ *   PGW_ETIMEDOUT: nothing was applied. If no outcome arrives, a write returns PGW_EUNKNOWN. If no
+ *   connection can be opened in time, the call returns PGW_ECONN. With libpq before 17 it may take
+ *   longer behind a pooler whose server is frozen: doc/connection.md.
  */
 PGW_API pgw_status pgw_set_timeout(pgw *h, int64_t timeout_ms);
 /**
@@ -230,13 +231,13 @@ PGW_API pgw_status pgw_set_timeout(pgw *h, int64_t timeout_ms);
  */
 PGW_API int64_t pgw_server_time_us(const pgw *h);
 /**
- * Tells whether a pooler between us changes sessions between transactions.
+ * Reports whether a pooler changes the session between transactions.
  *
  * @param h       the handle
  * @param pooled  takes the answer
  * @returns PGW_OK, or an error of any verb
- * @note It is found out once per connection; on an attached handle by a statement each time. A
- *   pooler in session mode cannot be told from one in transaction mode, and counts as one.
+ * @note The library checks once per connection; on an attached handle it sends a statement each
+ *   time. A pooler in session mode looks like one in transaction mode and counts as one.
  *
  *     bool pooled;
  *     if (pgw_is_pooled(h, &pooled) == PGW_OK && pooled) puts("workers poll here");
@@ -247,10 +248,10 @@ PGW_API pgw_status pgw_is_pooled(pgw *h, bool *pooled);
 
 /* ------------------------------------------------------------------------------------------- */
 /** @name Transactions @{
- * For several verbs that stand or fall together, on a handle from pgw_open(). They are READ
- * COMMITTED. On an attached handle the caller begins and ends them: PGW_EMISUSE. When the
- * connection is lost, the transaction is over, and each verb returns PGW_ECONN until it is rolled
- * back: repeat the whole of it, not the verb.
+ * Several verbs in one READ COMMITTED transaction, on a handle from pgw_open(). On an attached
+ * handle the caller begins and ends transactions, and these functions return PGW_EMISUSE. If the
+ * connection is lost, the transaction is over, and each verb returns PGW_ECONN until
+ * pgw_txn_rollback(). Then repeat the whole transaction, not only the verb.
  *
  *     pgw_job_spec job = PGW_JOB_SPEC_INIT;
  *     if (pgw_txn_begin(h) != PGW_OK) return;
@@ -270,13 +271,12 @@ PGW_API pgw_status pgw_is_pooled(pgw *h, bool *pooled);
  */
 PGW_API pgw_status pgw_txn_begin(pgw *h);
 /**
- * Commits. After each status but PGW_EMISUSE the transaction is over.
+ * Commits. After each status except PGW_EMISUSE the transaction is over.
  *
  * @param h  an opened handle
  * @returns
  * - PGW_OK
- * - PGW_ETXN: a statement had failed before, so the server rolled back although it was asked to
- *   commit
+ * - PGW_ETXN: a statement had failed before, so the server rolled back instead
  * - PGW_EUNKNOWN: the answer was lost
  * - PGW_EMISUSE: no transaction is open
  */
@@ -290,20 +290,20 @@ PGW_API pgw_status pgw_txn_commit(pgw *h);
  */
 PGW_API pgw_status pgw_txn_rollback(pgw *h);
 
-/** What is to be done in a transaction. Any status >= 0 commits, an error rolls back. */
+/** Runs in a transaction. A status >= 0 commits, an error rolls back. */
 typedef pgw_status pgw_txn_fn(pgw *h, void *arg);
 /**
  * Runs @p fn in a transaction and commits it, or rolls back when @p fn returned an error.
  *
  * @param h      an opened handle
- * @param tries  1..1000: what failed with PGW_ERETRY, in @p fn or at the commit, is repeated with
- *               jitter up to so many times in all
- * @param fn     must be able to start over
+ * @param tries  1..1000: how often @p fn is called at most. It is called again, with jitter, after
+ *               PGW_ERETRY from @p fn or from the commit
+ * @param fn     must give the right result when it is called again
  * @param arg    its second argument
  * @returns
  * - what @p fn returned, with the diagnostics of its error
  * - how the commit ended, see pgw_txn_commit()
- * - PGW_EMISUSE: @p fn has armed the handle (pgw_async): rolled back
+ * - PGW_EMISUSE: @p fn armed the handle with pgw_async(); the transaction is rolled back
  *
  *     static pgw_status move(pgw *h, void *arg)
  *     {

@@ -19,14 +19,14 @@ typedef struct pgw_load pgw_load;   /* a bulk enqueue under way */
 /* ------------------------------------------------------------------------------------------- */
 /** @name Jobs: references @{ */
 
-/** The fencing token of one claim. The number only grows for a job; the nonce is random. Compared
- * for equality. */
+/** The fencing token of one claim. The number grows with each claim of a job; the nonce is random.
+ * The server compares both. */
 typedef struct pgw_token {
     uint64_t number, nonce;
 } pgw_token;
 
-/** What a finishing verb needs to name a job and prove that it is ours, and what became of that job
- * in the verb. A plain value. */
+/** Names a claimed job, proves that the caller holds it, and takes the outcome of a verb. A plain
+ * value. */
 typedef struct pgw_ref {
     int64_t id;
     pgw_token token;
@@ -45,23 +45,23 @@ typedef enum pgw_state {
     PGW_STATE_CANCELLED
 } pgw_state;
 /**
- * Returns the word for a state, as the server has it.
+ * Returns the name of a state, as the server uses it.
  *
  * @param state  any number
- * @returns static text: "ready" for PGW_STATE_READY, "all" for PGW_STATE_ANY; NULL: not a state
+ * @returns static text: "ready" for PGW_STATE_READY, "all" for PGW_STATE_ANY; NULL: no such state
  *
  *     pgw_state state;
  *     if (pgw_state_parse("delayed", &state) == PGW_OK) puts(pgw_state_name(state));
  */
 PGW_API const char *pgw_state_name(pgw_state state);
 /**
- * Reads the word for a state.
+ * Parses the name of a state.
  *
  * @param text   "ready", "delayed", "leased", "done", "dead", "cancelled" or "all"
  * @param state  takes the state
  * @returns
  * - PGW_OK
- * - PGW_EINVAL: not the word for a state
+ * - PGW_EINVAL: no such state
  */
 PGW_API pgw_status pgw_state_parse(const char *text, pgw_state *state);
 
@@ -93,56 +93,70 @@ PGW_API pgw_status pgw_token_parse(const char *text, pgw_token *token);
 /* ------------------------------------------------------------------------------------------- */
 /** @name Enqueue @{ */
 
-/** How long a unique key stays taken: until the job is over, until it is claimed, or for
- * key_period_ms, whatever becomes of it. */
+/** How long a unique key stays taken: until the job has ended, until it is claimed, or for
+ * key_period_ms from the enqueue. */
 typedef enum pgw_key_scope {
     PGW_KEY_SCOPE_UNFINISHED,
     PGW_KEY_SCOPE_READY,
     PGW_KEY_SCOPE_PERIOD
 } pgw_key_scope;
-/** What an enqueue does when its unique key is taken: nothing (PGW_OUTCOME_EXISTS); put its payload
- * and body into the waiting job (PGW_OUTCOME_REPLACED; PGW_OUTCOME_EXISTS when that runs); fail
- * (PGW_EEXISTS). */
+/** What an enqueue does when its unique key is taken. */
 typedef enum pgw_key_policy {
-    PGW_KEY_POLICY_SKIP,
-    PGW_KEY_POLICY_REPLACE,
-    PGW_KEY_POLICY_ERROR
+    PGW_KEY_POLICY_SKIP,    /* nothing: PGW_OUTCOME_EXISTS */
+    PGW_KEY_POLICY_REPLACE, /* put what key_replace names into the waiting job:
+                             * PGW_OUTCOME_REPLACED; if that job runs: PGW_OUTCOME_EXISTS */
+    PGW_KEY_POLICY_ERROR,   /* fail: PGW_EEXISTS */
+    PGW_KEY_POLICY_DELAY /* debounce: replace payload and time of the waiting job. It runs when no
+                          * enqueue has come for delay_ms, and at most key_period_ms after its
+                          * first one. A claim frees the key (PGW_KEY_SCOPE_READY). */
 } pgw_key_policy;
+/** What PGW_KEY_POLICY_REPLACE and PGW_KEY_POLICY_DELAY replace: any of these, combined by `|`. A
+ * quarantined job keeps its priority and its time. */
+typedef enum pgw_key_replace {
+    PGW_KEY_REPLACE_PAYLOAD = 1, /* payload and body */
+    PGW_KEY_REPLACE_KIND = 2,
+    PGW_KEY_REPLACE_PRIORITY = 4, /* the job goes behind others of its new priority */
+    PGW_KEY_REPLACE_TIME = 8      /* when it runs, and when it expires */
+} pgw_key_replace;
 
-/** A job to be. */
+/** Describes a job to enqueue. */
 /* clang-format off */
 typedef struct pgw_job_spec {
     size_t struct_size;
     const char *payload;      /* JSON text, NULL: none */
-    const char *kind;         /* what sort of job, up to 255 bytes; NULL: "" */
+    const char *kind;         /* a name for jobs of this sort, up to 255 bytes; NULL: "" */
     const void *body;         /* opaque bytes beside the payload, NULL: none */
     size_t body_size;
     int priority;             /* 0 (first) .. 9 */
     int64_t run_at_us;        /* not before, server's clock, up to ten years from now; PGW_NONE: at once */
-    int64_t delay_ms;         /* or: this long from now, up to ten years; not together with run_at_us */
-    int max_attempts;         /* 1 .. 1000; PGW_DEFAULT: as the queue says */
+    int64_t delay_ms;         /* or: time from now, up to ten years; not together with run_at_us */
+    int max_attempts;         /* 1 .. 1000, or PGW_UNLIMITED; PGW_DEFAULT: as the queue says */
     int64_t lease_ms;         /* 100 .. 86,400,000; PGW_DEFAULT: as the claim or the queue says */
     const char *const *tags;
     size_t tags_count;        /* up to 32, each 1 to 255 bytes */
     const char *key;          /* unique key, 1 to 255 bytes; NULL: none */
     pgw_key_scope key_scope;
     pgw_key_policy key_policy;
-    int64_t key_period_ms;    /* for PGW_KEY_SCOPE_PERIOD: 1 ms to a year */
+    int64_t key_period_ms;    /* for PGW_KEY_SCOPE_PERIOD and PGW_KEY_POLICY_DELAY: 1 ms to a year */
     const char *group;        /* has a limit (pgwork/group.h), 1 to 255 bytes; NULL: none */
-    int64_t expires_us;       /* kept with the job, server's clock; PGW_NONE: none */
-    const char *meta;         /* such as a trace context, a JSON object that a claim returns; NULL: none */
-    const char *op;           /* operation id, a UUID as text, which makes the enqueue repeatable; NULL: none. It is
+    int64_t expires_us;       /* not started after it, server's clock; PGW_NONE: never. See pgw_queue_opts.expired */
+    const char *meta;         /* a JSON object that a claim returns, such as a trace context; NULL: none.
+                               * "timeout_ms" in it, 1 .. 2,592,000,000: the job's timeout in a worker */
+    const char *op;           /* operation id, a UUID as text: with it the enqueue can be repeated; NULL: none. It is
                                * remembered for a day (setting `op_retention_ms`) */
+    int64_t ttl_ms;           /* or: expires this long after it becomes ready, 1 ms to ten years, not together with
+                               * expires_us; PGW_UNLIMITED: never */
+    int key_replace;          /* pgw_key_replace, combined; 0: PGW_KEY_REPLACE_PAYLOAD */
 } pgw_job_spec;
 #define PGW_JOB_SPEC_INIT \
-    {sizeof(pgw_job_spec), NULL, NULL, NULL, 0, 0, PGW_NONE, 0, PGW_DEFAULT, PGW_DEFAULT, NULL, 0, NULL, PGW_KEY_SCOPE_UNFINISHED, PGW_KEY_POLICY_SKIP, 0, NULL, PGW_NONE, NULL, NULL}
+    {sizeof(pgw_job_spec), NULL, NULL, NULL, 0, 0, PGW_NONE, 0, PGW_DEFAULT, PGW_DEFAULT, NULL, 0, NULL, PGW_KEY_SCOPE_UNFINISHED, PGW_KEY_POLICY_SKIP, 0, NULL, PGW_NONE, NULL, NULL, PGW_UNLIMITED, 0}
 /* clang-format on */
 
 /**
- * Adds a job. It is there when the transaction commits.
+ * Adds a job. The job exists when the transaction commits.
  *
  * @param h      the handle
- * @param queue  its queue, which is made if the setting `implicit_queues` is on
+ * @param queue  its queue, which is created if the setting `implicit_queues` is on
  * @param job    the job. Texts are UTF-8, without control characters except in payload, body and
  *               meta.
  * @param id     takes the job's id; may be NULL
@@ -167,7 +181,7 @@ typedef struct pgw_job_spec {
  */
 PGW_API pgw_status pgw_enqueue(pgw *h, const char *queue, const pgw_job_spec *job, int64_t *id);
 
-/** What became of one of many jobs that were enqueued. */
+/** The result for one of many enqueued jobs. */
 typedef struct pgw_enqueued {
     int64_t id;
     pgw_status outcome; /* PGW_OK or a PGW_OUTCOME_...; PGW_EUNKNOWN after a failure */
@@ -178,15 +192,16 @@ typedef struct pgw_enqueued {
  *
  * @param h        the handle
  * @param queue    their queue
- * @param jobs     the jobs. The unique key's scope, policy and period are those of the first one.
- *                 So is the operation id, which is of the whole call: the others have none.
+ * @param jobs     the jobs. The scope, policy and period of the unique key, and key_replace, are
+ *                 those of the first job. Only the first job may have an operation id, which is
+ *                 that of the call.
  * @param n        1..10000
- * @param results  array of n, takes each job's id and outcome; may be NULL
+ * @param results  array of n, takes the id and outcome of each job; may be NULL
  * @returns as pgw_enqueue()
  * - PGW_OUTCOME_REPEATED
- * - PGW_OUTCOME_EXISTS, else PGW_OUTCOME_REPLACED: that happened to at least one job
+ * - PGW_OUTCOME_EXISTS, else PGW_OUTCOME_REPLACED: at least one job has this outcome
  * - PGW_EINVAL: also when the operation id was used for another number of jobs
- * @note pgw_error_index() tells which job is refused.
+ * @note pgw_error_index() returns which job is refused.
  *
  *     pgw_job_spec jobs[2] = {PGW_JOB_SPEC_INIT, PGW_JOB_SPEC_INIT};
  *     pgw_enqueued results[2];
@@ -198,7 +213,7 @@ PGW_API pgw_status pgw_enqueue_many(pgw *h, const char *queue, const pgw_job_spe
                                     pgw_enqueued *results);
 
 /**
- * Begins a bulk enqueue without a limit in number.
+ * Begins a bulk enqueue of any number of jobs.
  *
  * @param h      the handle
  * @param queue  the queue of all jobs
@@ -206,13 +221,15 @@ PGW_API pgw_status pgw_enqueue_many(pgw *h, const char *queue, const pgw_job_spe
  * @returns
  * - PGW_OK
  * - PGW_EPAUSED, PGW_ENOTFOUND: as pgw_enqueue(), from here or from a later call
- * @note It is a binary COPY where the role is the owner of the tables or a member of that role,
- * else batches of pgw_enqueue_many(). On an opened handle the load is one transaction with COPY,
- * else one per 10,000 jobs or 8 MB. Inside a transaction it is batches, and part of that. What has
- * not been sent when the transaction ends is refused (PGW_EMISUSE).
- * @note One load at a time for each handle, and with COPY no other verb until pgw_load_end():
- *   PGW_EMISUSE. After pgw_close() its verbs return PGW_ECONN, and what was not committed is gone.
- * @note Unique keys and operation ids are not for bulk (PGW_EINVAL).
+ * @note If the role is the owner of the tables, or a member of that role, the load is a binary COPY
+ *   in one transaction. For other roles it is a sequence of pgw_enqueue_many(), each with up to
+ *   10,000 jobs or 8 MB in a transaction of its own. Inside an open transaction it is always that
+ *   sequence, and part of the transaction. Jobs that were not sent when the transaction ends are
+ *   refused (PGW_EMISUSE).
+ * @note A handle has one load at a time, and with COPY no other verb until pgw_load_end():
+ *   PGW_EMISUSE. After pgw_close() the functions of the load return PGW_ECONN, and jobs that were
+ *   not committed are lost.
+ * @note A job with a unique key or an operation id is refused (PGW_EINVAL).
  *
  *     pgw_load *load;
  *     pgw_job_spec job = PGW_JOB_SPEC_INIT;
@@ -234,40 +251,40 @@ PGW_API pgw_status pgw_load_begin(pgw *h, const char *queue, pgw_load **load);
  * @param job   the job
  * @returns
  * - PGW_OK
- * - PGW_EINVAL, PGW_ELIMIT: a field of this job is wrong; the load goes on without it
- * - PGW_EMISUSE: the handle is armed; the job is not taken, and the load goes on
- * - an error that spoils the load. Every later call returns it, too.
- * @note What only the server finds (a number in the payload that is too large; with batches, more
- *   than the queue's max_bytes) a later call reports, within 16 MB of jobs or at the end.
- *   pgw_error_index() tells which job, except with COPY.
+ * - PGW_EINVAL, PGW_ELIMIT: a field of this job is invalid; the load continues without the job
+ * - PGW_EMISUSE: the handle is armed; the job is not added, and the load continues
+ * - another error: the load has failed. Every later call returns it, too.
+ * @note A fault that only the server finds (a number in the payload that is too large; without COPY
+ *   also a job over the queue's max_bytes) is returned by a later call, within 16 MB of jobs or at
+ *   the end. pgw_error_index() returns which job it was, except with COPY.
  */
 PGW_API pgw_status pgw_load_add(pgw_load *load, const pgw_job_spec *job);
 /**
- * Commits a load, or abandons what was not committed, and frees it.
+ * Commits a load, or abandons jobs that were not committed, and frees it.
  *
  * @param load   may be NULL
  * @param keep   false: abandon
  * @param added  takes the number of jobs that were added, also after a failure; may be NULL
  * @returns
  * - PGW_OK
- * - PGW_EUNKNOWN: the next 10,000 jobs or 8 MB may be added, too
+ * - PGW_EUNKNOWN: up to 10,000 jobs or 8 MB more than @p added may be added
  * - PGW_EMISUSE: the handle is armed (not with @p keep false); nothing more is committed
- * - what spoiled the load
+ * - the error that made the load fail
  */
 PGW_API pgw_status pgw_load_end(pgw_load *load, bool keep, int64_t *added);
 
 /**
- * Removes jobs that wait, and asks running ones to stop.
+ * Removes waiting jobs, and asks running ones to stop.
  *
  * @param h      the handle
  * @param queue  their queue
- * @param refs   the jobs, by their ids: tokens do not count. Each one's outcome becomes PGW_OK
- *               (gone), PGW_OUTCOME_CANCEL (asked) or PGW_ENOTFOUND.
+ * @param refs   the jobs. Only the ids count, not the tokens. The outcome of each becomes PGW_OK
+ *               (removed), PGW_OUTCOME_CANCEL (asked to stop) or PGW_ENOTFOUND.
  * @param n      1..10000
  * @returns
  * - PGW_OK
- * - PGW_OUTCOME_CANCEL: at least one runs. Its holder learns it at its next extend. The job is gone
- *   when it is snoozed, released, requeued, or failed (unless that makes it a dead letter).
+ * - PGW_OUTCOME_CANCEL: at least one runs. Its holder sees the request at its next extend. The job
+ *   is removed when it is snoozed, released, requeued, or failed (unless it becomes a dead letter).
  * - PGW_ENOTFOUND: no such queue, or none of the jobs waits or runs
  * @note Needs the role pgwork_producer or pgwork_operator.
  *
@@ -286,33 +303,35 @@ typedef struct pgw_claim_opts {
     const char *const *queues;
     size_t queues_count; /* 1 .. 64 */
     int max;             /* 1 .. 10,000 jobs */
-    const char *holder;  /* who, up to 255 bytes; NULL: property `holder` (host:pid) */
-    int64_t lease_ms;    /* 100 .. 86,400,000; PGW_DEFAULT: as the queue says. A job's own goes before */
-    int64_t wait_ms;     /* wait so long for a first job; 0: don't; PGW_UNLIMITED: until stopped */
+    const char *holder;  /* name of the holder, up to 255 bytes; NULL: property `holder` (host:pid) */
+    int64_t lease_ms;    /* 100 .. 86,400,000; PGW_DEFAULT: as the queue says. A lease of the job overrides it */
+    int64_t wait_ms;     /* longest wait for a first job; 0: none; PGW_UNLIMITED: until stopped */
     bool apart;           /* jobs will be finished one by one in long transactions */
 } pgw_claim_opts;
 #define PGW_CLAIM_OPTS_INIT {sizeof(pgw_claim_opts), NULL, 0, 1, NULL, PGW_DEFAULT, 0, false}
 /* clang-format on */
 
 /**
- * Takes up to opts->max jobs: the lowest priority number first, then the oldest.
+ * Claims up to opts->max jobs: the lowest priority number first, then the oldest.
  *
  * @param h      the handle
- * @param opts   not NULL: names the queues. The queue whose first job comes first is served first.
+ * @param opts   names the queues; must not be NULL. The queue with the most urgent first job is
+ *               served first.
  * @param batch  takes the jobs; the caller owns it (free with pgw_batch_free)
  * @returns
  * - PGW_OK
- * - PGW_OUTCOME_EMPTY: there is nothing, *batch is NULL. So too where a queue is paused or does not
- *   exist yet.
- * - PGW_EUNKNOWN, or PGW_ENOMEM once the server has answered: claimed jobs come back when their
+ * - PGW_OUTCOME_EMPTY: no job is ready, and *batch is NULL. A queue that is paused or does not
+ *   exist counts as empty.
+ * - PGW_EUNKNOWN, or PGW_ENOMEM after the server has answered: claimed jobs are requeued when their
  *   leases expire
  * - PGW_EMISUSE: opts->wait_ms in a transaction of an opened handle
- * @note An attempt is charged. A job under a live lease, or before its time, is never claimed.
- * @note Claim outside of a transaction: its ROLLBACK undoes the claim.
- * @note The server keeps jobs that travel together in rows of up to a hundred. A call that finishes
- *   one of them locks the row until its transaction ends, and calls that finish others of the row
- *   wait. Set opts->apart to finish jobs one by one in long transactions: each job then has a row
- * of its own, which costs the server more.
+ * @note Each claim counts as an attempt. A job under a live lease, or before its time, is never
+ *   claimed.
+ * @note Claim outside of a transaction, because a ROLLBACK undoes the claim.
+ * @note The server keeps jobs in batch rows of up to a hundred. A call that finishes one of them
+ *   locks the row until its transaction ends, and calls that finish other jobs of the row wait. If
+ *   you finish jobs one by one in long transactions, set opts->apart: each job then gets a row of
+ *   its own, which costs the server more.
  *
  *     const char *queues[] = {"images", "mail"};
  *     pgw_claim_opts o = PGW_CLAIM_OPTS_INIT;
@@ -332,14 +351,14 @@ PGW_API pgw_status pgw_claim(pgw *h, const pgw_claim_opts *opts, pgw_batch **bat
 
 /*
  * Finishing verbs. Each takes 1..10000 jobs of one queue with the tokens of their claims, each job
- * once. A job is accepted only while its token is the current one, even after its lease has ended:
- * it is the token that counts. refs[i].outcome then says:
+ * once. A job is accepted if and only if its token is the current one, even after its lease has
+ * ended. Then refs[i].outcome is:
  *
  *   PGW_OK         accepted
- *   PGW_ELEASE     another claim has or had it since
- *   PGW_ENOTFOUND  finished, cancelled or never there
- *   PGW_EUNKNOWN   until the answer is there, and after the call as a whole has failed: its own
- *                  status then says whether anything can have been applied
+ *   PGW_ELEASE     another claim has the job, or had it since
+ *   PGW_ENOTFOUND  the job is finished, cancelled, or never existed
+ *   PGW_EUNKNOWN   there is no answer yet, or the whole call has failed: the status of the call
+ *                  then says whether it can have been applied
  *
  * On an attached handle, job and the caller's own writes commit together. Roll back after
  * PGW_ELEASE.
@@ -353,12 +372,13 @@ typedef struct pgw_complete_opts {
 #define PGW_COMPLETE_OPTS_INIT {sizeof(pgw_complete_opts), NULL}
 /* clang-format on */
 /**
- * Finishes jobs that are done. The queue's retention says how long they are kept.
+ * Completes jobs. The retention of the queue says how long they are kept.
  *
  * @param h      the handle
  * @param queue  their queue
- * @param refs   jobs and tokens. Each one's outcome becomes PGW_OK (accepted), PGW_ELEASE (another
- *               claim has or had it since) or PGW_ENOTFOUND (finished, cancelled or never there).
+ * @param refs   jobs and tokens. The outcome of each becomes PGW_OK (accepted), PGW_ELEASE (another
+ *               claim has the job, or had it since) or PGW_ENOTFOUND (finished, cancelled, or never
+ *               existed).
  * @param n      1..10000
  * @param opts   outputs; NULL: the defaults
  * @returns
@@ -380,14 +400,13 @@ PGW_API pgw_status pgw_complete(pgw *h, const char *queue, pgw_ref *refs, size_t
 typedef struct pgw_fail_opts {
     size_t struct_size;
     const char *error; /* text kept with the job, cut at 8,000 bytes; what is not UTF-8 becomes "?" */
-    int64_t retry_ms;  /* try again after, up to a year; PGW_DEFAULT: exponential backoff with full jitter as the queue says */
-    bool dead;         /* to the dead letters at once */
+    int64_t retry_ms;  /* delay of the next attempt, up to a year; PGW_DEFAULT: exponential backoff with full jitter as the queue says */
+    bool dead;         /* true: a dead letter at once */
 } pgw_fail_opts;
 #define PGW_FAIL_OPTS_INIT {sizeof(pgw_fail_opts), NULL, PGW_DEFAULT, false}
 /* clang-format on */
 /**
- * Reports jobs as failed. They are tried again later, or become dead letters when their attempts
- * are used up.
+ * Fails jobs. They run again later, or become dead letters after their last attempt.
  *
  * @param h      the handle
  * @param queue  their queue
@@ -411,13 +430,13 @@ typedef struct pgw_snooze_opts {
 #define PGW_SNOOZE_OPTS_INIT {sizeof(pgw_snooze_opts), 1000}
 /* clang-format on */
 /**
- * Postpones jobs. No attempt is charged.
+ * Delays jobs. The attempt is not counted.
  *
  * @param h      the handle
  * @param queue  their queue
  * @param refs   jobs and tokens; takes their outcomes, as in pgw_complete()
  * @param n      1..10000
- * @param opts   how long; NULL: the defaults
+ * @param opts   the delay; NULL: the defaults
  * @returns as pgw_complete()
  *
  *     pgw_snooze_opts o = PGW_SNOOZE_OPTS_INIT;
@@ -427,9 +446,38 @@ typedef struct pgw_snooze_opts {
  */
 PGW_API pgw_status pgw_snooze(pgw *h, const char *queue, pgw_ref *refs, size_t n,
                               const pgw_snooze_opts *opts);
+
+typedef struct pgw_hold_opts {
+    size_t struct_size;
+    int64_t for_ms;     /* from now, up to ten years. Default: a second. */
+    const char *reason; /* for operators, cut at 1,000 bytes; NULL: none */
+} pgw_hold_opts;
+/* clang-format off */
+#define PGW_HOLD_OPTS_INIT {sizeof(pgw_hold_opts), 1000, NULL}
+/* clang-format on */
 /**
- * Returns jobs that were not started: they are ready again, behind what waits in their priority. No
- * attempt is charged.
+ * Postpones jobs and holds their queue, in one transaction: no job of the queue is claimed until
+ * the time is over. For a service that says "too many requests, come again in 30 s". No attempt is
+ * charged. If the queue is held for longer already, that stays.
+ *
+ * @param h      the handle
+ * @param queue  their queue
+ * @param refs   jobs and tokens; takes their outcomes, as in pgw_complete()
+ * @param n      1..10000
+ * @param opts   how long, and why; NULL: the defaults
+ * @returns as pgw_complete(), and
+ * - PGW_ELOCKED: a transaction that stays open has changed the queue; nothing was done
+ * @note If all jobs are refused, the queue is not held. pgw_queue_unhold() ends a hold.
+ *
+ *     pgw_hold_opts o = PGW_HOLD_OPTS_INIT;
+ *     o.for_ms = 30000, o.reason = "429 from the API";
+ *     if (getenv("TOO_MANY")) pgw_hold(h, "images", &ref, 1, &o);
+ */
+PGW_API pgw_status pgw_hold(pgw *h, const char *queue, pgw_ref *refs, size_t n,
+                            const pgw_hold_opts *opts);
+/**
+ * Requeues jobs that were not started, behind waiting jobs of their priority. The attempt is not
+ * counted.
  *
  * @param h      the handle
  * @param queue  their queue
@@ -453,17 +501,17 @@ typedef struct pgw_extend_opts {
  * @param h      the handle
  * @param queue  their queue
  * @param refs   jobs and tokens; takes their outcomes, as in pgw_complete(), and
- *               PGW_OUTCOME_CANCEL: extended, but somebody cancelled the job, so please stop;
- *               PGW_ELOCKED: another transaction holds the job just now
+ *               PGW_OUTCOME_CANCEL: extended, but somebody cancelled the job: stop; PGW_ELOCKED:
+ *               another transaction has locked the job
  * @param n      1..10000
- * @param opts   how long; NULL: the defaults
+ * @param opts   the new lease; NULL: the defaults
  * @returns
  * - PGW_OK: all were accepted
  * - PGW_ELEASE: at least one was refused
- * - PGW_ELOCKED: none was refused, and at least one is locked. It is not extended, and nobody else
- *   can have it as long: ask again before the lease ends.
+ * - PGW_ELOCKED: none was refused, and at least one is locked. It is not extended, but nobody else
+ *   can claim it while it is locked: call again before the lease ends.
  * - PGW_ENOTFOUND: no such queue
- * @note Never waits for a transaction that holds a job.
+ * @note It never waits for a transaction that has locked a job.
  *
  *     pgw_extend_opts o = PGW_EXTEND_OPTS_INIT;
  *     o.lease_ms = 60000;
@@ -484,9 +532,9 @@ PGW_API pgw_status pgw_extend(pgw *h, const char *queue, pgw_ref *refs, size_t n
  * @param batch  takes the claimed jobs, as in pgw_claim()
  * @returns as pgw_claim()
  * - PGW_ENOTFOUND: no such queue
- * @note When the claim fails, the completion is undone with it, and all outcomes are PGW_EUNKNOWN:
- *   then complete alone. With PGW_ENOMEM after the answer, both are done, and what was claimed
- * waits for its leases to end.
+ * @note If the claim fails, the completion is undone, too, and all outcomes are PGW_EUNKNOWN: then
+ *   call pgw_complete(). If PGW_ENOMEM follows the answer, both are applied, and the claimed jobs
+ *   are requeued when their leases expire.
  *
  *     const char *queue = "images";
  *     pgw_claim_opts o = PGW_CLAIM_OPTS_INIT;
@@ -497,9 +545,10 @@ PGW_API pgw_status pgw_complete_and_claim(pgw *h, pgw_ref *refs, size_t n,
                                           const pgw_claim_opts *opts, pgw_batch **batch);
 
 /**
- * Returns how many jobs there are.
+ * Returns the number of jobs in a batch.
  *
- * @param batch  may be NULL: 0
+ * @param batch  may be NULL
+ * @returns the number; 0 if @p batch is NULL
  */
 PGW_API size_t pgw_batch_count(const pgw_batch *batch);
 /**
@@ -518,11 +567,13 @@ PGW_API const pgw_job *pgw_batch_job(const pgw_batch *batch, size_t i);
 PGW_API void pgw_batch_free(pgw_batch *batch);
 
 /**
- * Return the fields of a job. Payload and meta are JSON text. The first attempt is 1.
- * max_attempts is 0 when the job is done or cancelled, lease_until_us PGW_NONE when it is not
- * leased.
+ * Return the fields of a job. Payload and meta are JSON text. The first attempt is 1. max_attempts
+ * is PGW_UNLIMITED if failures never make the job a dead letter, and 0 if the job is done or
+ * cancelled. lease_until_us is PGW_NONE if it is not leased.
  *
- * @param job  if it is NULL, every accessor returns 0 or NULL
+ * @param job   if it is NULL, every accessor returns 0 or NULL
+ * @param size  takes the number of bytes; may be NULL
+ * @param i     0..count-1; NULL is returned for any other
  * @returns the field; strings are borrowed as long as the job lives; NULL: there is none
  *
  *     size_t size;
@@ -549,12 +600,12 @@ PGW_API const char *pgw_job_tag(const pgw_job *job, size_t i);
 PGW_API int64_t pgw_job_created_us(const pgw_job *job);
 PGW_API int64_t pgw_job_lease_until_us(const pgw_job *job);
 /**
- * Return what is known beyond a claim, of a job from pgw_jobs_each(). Its ref has no token.
+ * Return more fields of a job from pgw_jobs_each(). Its ref has no token.
  *
  * @param job  as above
- * @returns the field; PGW_STATE_ANY of a job from a claim. run_at_us is
- *   PGW_NONE unless the job is delayed, expires_us when it has none. payload_hidden: payload,
- * output and meta are NULL because the role is pgwork_viewer and the queue does not show them.
+ * @returns the field. The state of a job from a claim is PGW_STATE_ANY. run_at_us is PGW_NONE
+ *   unless the job is delayed, expires_us if it has none. payload_hidden: payload, output and
+ *   meta are NULL because the role is pgwork_viewer and the queue does not show them.
  *
  *     if (pgw_job_payload_hidden(job)) puts("set payload_visible on the queue to see it");
  */
@@ -580,24 +631,24 @@ typedef struct pgw_jobs_opts {
     const char *kind;  /* NULL: all */
     int64_t id;        /* only this one; PGW_NONE: all */
     int limit;         /* 1 .. 100,000 */
-    int64_t after_id;  /* PGW_NONE: from the first; else behind this one, which need not be there */
+    int64_t after_id;  /* PGW_NONE: from the first; else after this id, which need not exist */
 } pgw_jobs_opts;
 #define PGW_JOBS_OPTS_INIT {sizeof(pgw_jobs_opts), NULL, PGW_STATE_ANY, NULL, PGW_NONE, 100, PGW_NONE}
 /* clang-format on */
 /**
- * Lists jobs in the order of their ids, which is that of their enqueues.
+ * Lists jobs in the order of their ids, which is the order of their enqueues.
  *
  * @param h     the handle
  * @param opts  which ones; NULL: the defaults
- * @param fn    called for each until it returns non-zero. Of a body only the size is given.
+ * @param fn    called for each until it returns non-zero. Of a body it sees only the size.
  * @param arg   its second argument
  * @returns
  * - PGW_OK
  * - PGW_OUTCOME_EMPTY: there is none
- * @note A list goes on with opts->after_id, the last id of the page before. A job keeps its id
- *   whatever becomes of it: one that is there all the time is on one page and on no other.
- * @note A page, or one id, costs no more where millions wait. Jobs of a kind, or in a state that
- * few are in, are searched for among all that come behind after_id. With a queue it costs less.
+ * @note For the next page set opts->after_id to the last id of the page before. A job keeps its id,
+ *   so a job that exists all the time is on exactly one page.
+ * @note A page, or one id, costs the same with millions of jobs. A list by kind, or by a rare
+ *   state, reads all jobs after after_id. With a queue it costs less.
  *
  *     static int show(const pgw_job *job, void *arg)
  *     {
@@ -628,17 +679,17 @@ PGW_API pgw_status pgw_jobs_each(pgw *h, const pgw_jobs_opts *opts,
 typedef struct pgw_reschedule_opts {
     size_t struct_size;
     const int64_t *ids; /* these, up to 10,000; NULL: all */
-    size_t ids_count;   /* an empty list names none */
+    size_t ids_count;   /* 0: none, if ids is not NULL */
     const char *kind;   /* of these only this kind; NULL: any */
     int64_t run_at_us;  /* not before, server's clock, up to ten years from now; PGW_NONE, or past: at once */
     int64_t delay_ms;   /* or: this long from now, up to ten years; not together with run_at_us */
-    int64_t limit;      /* at most so many, in the order of their ids; PGW_UNLIMITED: all */
+    int64_t limit;      /* at most this many, in the order of their ids; PGW_UNLIMITED: all */
 } pgw_reschedule_opts;
 #define PGW_RESCHEDULE_OPTS_INIT {sizeof(pgw_reschedule_opts), NULL, 0, NULL, PGW_NONE, 0, PGW_UNLIMITED}
 /* clang-format on */
 /**
- * Gives delayed jobs another time: jobs enqueued so, put off, or failed and waiting for the next
- * attempt. Attempts stay as they are.
+ * Gives delayed jobs another time: jobs that were enqueued with a delay, snoozed, or wait for their
+ * next attempt. The number of attempts does not change.
  *
  * @param h      the handle
  * @param queue  their queue
@@ -647,8 +698,8 @@ typedef struct pgw_reschedule_opts {
  * @returns
  * - PGW_OK
  * - PGW_ENOTFOUND: no such queue
- * @note It works in pieces, as pgw_queue_purge(). No job is moved twice in a call, however soon it
- *   fails again.
+ * @note It works in pieces, as pgw_queue_purge() does. No job is moved twice in one call, even if
+ *   it fails again meanwhile.
  *
  *     st = pgw_reschedule(h, "mail", NULL, &n); // the relay is back: nobody waits any longer
  */
@@ -660,12 +711,12 @@ typedef struct pgw_redrive_opts {
     const int64_t *ids; /* these, up to 10,000; NULL: all */
     size_t ids_count;   /* an empty list names none */
     const char *kind;   /* of these only this kind; NULL: any */
-    int64_t limit;      /* at most so many; PGW_UNLIMITED: all */
+    int64_t limit;      /* at most this many; PGW_UNLIMITED: all */
 } pgw_redrive_opts;
 #define PGW_REDRIVE_OPTS_INIT {sizeof(pgw_redrive_opts), NULL, 0, NULL, PGW_UNLIMITED}
 /* clang-format on */
 /**
- * Makes dead letters ready again, with a fresh count of attempts. Their unique keys stay free.
+ * Makes dead letters ready again, with a new count of attempts. Their unique keys stay free.
  *
  * @param h      the handle
  * @param queue  their queue
@@ -688,7 +739,7 @@ typedef struct pgw_dead_purge_opts {
     const int64_t *ids;    /* these, up to 10,000; NULL: all */
     size_t ids_count;      /* an empty list names none */
     const char *kind;      /* of these only this kind; NULL: any */
-    int64_t older_than_ms; /* that died longer ago; up to ten years */
+    int64_t older_than_ms; /* dead for longer than this; up to ten years */
 } pgw_dead_purge_opts;
 #define PGW_DEAD_PURGE_OPTS_INIT {sizeof(pgw_dead_purge_opts), NULL, 0, NULL, 0}
 /* clang-format on */

@@ -14,35 +14,35 @@ extern "C" {
 
 /* ------------------------------------------------------------------------------------------- */
 /** @name Locks @{
- * One holder at a time, or several shared ones. The lock is an advisory lock of the server, so it
- * ends with the session that took it: a holder that dies holds nothing.
+ * A lock has one holder at a time, or several shared ones. It is an advisory lock of the server, so
+ * it ends with the session that took it.
  *
  *                 acquire: fence            release
  *     (free) -------------------> HELD ----------------> (free)
  *                                  |
  *                                  |  the session dies: pgw_lock_check() returns PGW_ELEASE
  *                                  v
- *                                LOST      somebody else may hold it with a higher fence
+ *                                LOST      another holder may have it with a higher fence
  *
- * A holder that only seems alive (paused, cut off) learns late that its lock is lost. So each
- * acquisition has a fence, a number that never goes down for a name (once committed, see
- * pgw_lock_acquire_xact()). Every exclusive one is higher than all before. Shared holders side by
- * side have one in common, higher than that of any exclusive holder before them. Give it to
- * whatever the lock protects. In the same database that is one more line in the transaction that
- * writes:
+ * A holder that was paused or cut off learns late that its lock is lost. So each acquisition has a
+ * fence, a number that never decreases for a name (once committed, see pgw_lock_acquire_xact()).
+ * Each exclusive fence is higher than all before. Shared holders at the same time have one fence in
+ * common, which is higher than that of any exclusive holder before them. Pass the fence to each
+ * resource that the lock protects, and let the resource refuse lower numbers. In the same database,
+ * add one statement to the transaction that writes:
  *
  *     SELECT pgwork.fence_ok('mailing 42', 17);      -- false: roll back
  *
- * Once true it stays true until that transaction ends, because the next acquisition waits for it.
+ * If it returns true, the fence stays current until that transaction ends, because the next
+ * acquisition waits for it.
  *
- * Names: UTF-8, 1..255 bytes, any character except NUL. pgwork.lock_key(name) is the key for
- * pg_advisory_lock() and the like in psql or any other language. Should two names in use have the
- * same key (never seen: 64 bits of SHA-256), the second gets PGW_ECONFLICT, not the first one's
- * lock.
+ * A name has 1..255 bytes of UTF-8, without NUL. pgwork.lock_key(name) is its key for
+ * pg_advisory_lock() in psql or another language. If two names in use have the same key (64 bits of
+ * SHA-256), the second one gets PGW_ECONFLICT.
  *
- * Session locks need an opened handle and a session of its own: PGW_EMISUSE on an attached handle
- * or in a transaction, PGW_EPOOLED behind a pooler in transaction mode. pgw_lock_acquire_xact()
- * works in both places. No verb of this section can be armed by pgw_async(). */
+ * A session lock needs an opened handle outside of a transaction (else PGW_EMISUSE) and a session
+ * of its own (PGW_EPOOLED behind a pooler in transaction mode). pgw_lock_acquire_xact() works in
+ * all these cases. No verb of this section can be armed by pgw_async(). */
 typedef struct pgw_lock pgw_lock; /* a lock that is, or was, held */
 
 typedef enum pgw_lock_mode { PGW_LOCK_EXCLUSIVE, PGW_LOCK_SHARED } pgw_lock_mode;
@@ -50,8 +50,8 @@ typedef enum pgw_lock_mode { PGW_LOCK_EXCLUSIVE, PGW_LOCK_SHARED } pgw_lock_mode
 typedef struct pgw_lock_opts {
     size_t struct_size;
     pgw_lock_mode mode;
-    int64_t timeout_ms; /* wait so long, up to a year, on top of the deadline of the call; 0: try;
-                         * PGW_UNLIMITED: until stopped */
+    int64_t timeout_ms; /* longest wait, up to a year, in addition to the deadline of the call; 0:
+                         * try once; PGW_UNLIMITED: until stopped */
 } pgw_lock_opts;
 /* clang-format off */
 #define PGW_LOCK_OPTS_INIT {sizeof(pgw_lock_opts), PGW_LOCK_EXCLUSIVE, 0}
@@ -62,23 +62,21 @@ typedef struct pgw_lock_opts {
  *
  * @param h     an opened handle
  * @param name  the lock
- * @param opts  in which mode, and how long to wait; NULL: try to take it exclusively
+ * @param opts  mode, and longest wait; NULL: exclusive, try once
  * @param lock  takes the lock; the caller owns it (free with pgw_lock_release). After pgw_close()
- *              it is lost, and still to be freed.
+ *              it is lost, and must still be freed.
  * @returns
  * - PGW_OK
- * - PGW_ELOCKED: somebody else held it all the time
+ * - PGW_ELOCKED: another holder kept it all the time
  * - PGW_EHELD: this handle holds it already, in either mode
- * - PGW_ERETRY: a deadlock with another session. It is seen only where this one holds what the
- * other waits for: not through a second handle, nor through permits.
+ * - PGW_ERETRY: a deadlock with another session. A deadlock through a second handle, or through
+ *   permits, is not detected.
  * - PGW_ECANCELED: stopped. The first notify of the handle's stop ends the wait.
  * - PGW_ECONFLICT, PGW_EPOOLED, PGW_EMISUSE: see above
- * @note After any failure the lock is not held. Where that could not be made sure, the connection
- *   was closed, and with it other locks of this handle are lost.
- * @note Those who wait stand in the server's own queue, so they are served in order and woken at
- *   once (1 ms from the release to the next holder in the median, the commit of its fence
- * included). After 30 s a waiter goes to the end of the queue, because a longer statement would
- * hold vacuum back.
+ * @note After any failure the lock is not held. If the release was not confirmed, the library
+ *   closed the connection, and other locks of this handle are lost, too.
+ * @note A release wakes up the next waiter at once: the median is 1 ms, including the commit of its
+ *   fence. doc/locks.md describes the order of waiters.
  *
  *     pgw_lock_opts o = PGW_LOCK_OPTS_INIT;
  *     pgw_lock *lock;
@@ -92,8 +90,8 @@ PGW_API pgw_status pgw_lock_acquire(pgw *h, const char *name, const pgw_lock_opt
                                     pgw_lock **lock);
 
 /**
- * Takes a lock for the transaction that is open on @p h. COMMIT or ROLLBACK releases it. Works on
- * attached handles and behind poolers.
+ * Takes a lock until the open transaction of @p h ends. It works on attached handles and behind
+ * poolers.
  *
  * @param h      the handle
  * @param name   the lock
@@ -103,10 +101,10 @@ PGW_API pgw_status pgw_lock_acquire(pgw *h, const char *name, const pgw_lock_opt
  * @returns as pgw_lock_acquire()
  * - PGW_EMISUSE: no transaction is open
  * - PGW_EHELD: this handle holds it by pgw_lock_acquire()
- * @note A failure other than PGW_ELOCKED is one of the transaction.
- * @note The number counts once the transaction has committed: a ROLLBACK undoes it, and a shared
- *   holder may get a lower one afterwards. So do not hand it to anything outside of the database
- *   before.
+ * @note After a failure other than PGW_ELOCKED, roll the transaction back.
+ * @note The fence is final when the transaction has committed. A ROLLBACK undoes it, and a shared
+ *   holder may then get a lower one. So do not pass it to anything outside of the database before
+ *   the commit.
  *
  *     pgw_lock_opts o = PGW_LOCK_OPTS_INIT;
  *     o.mode = PGW_LOCK_SHARED;
@@ -125,11 +123,11 @@ PGW_API pgw_status pgw_lock_acquire_xact(pgw *h, const char *name, const pgw_loc
  * @param lock  may be NULL
  * @returns
  * - PGW_OK
- * - PGW_ELEASE: the lock had been lost before, and what was done under it may not have been alone.
- *   So too when the server does not confirm the release, which closes the connection: then it is
- *   released as well.
- * - PGW_EMISUSE: in a transaction, in another process, or while a call is under way. Nothing was
- * done or freed.
+ * - PGW_ELEASE: the lock had been lost before, so another holder may have worked at the same time.
+ *   Or the server did not confirm the release: then the connection is closed, which releases the
+ *   lock, too.
+ * - PGW_EMISUSE: in a transaction, in another process, or during another call. Nothing is released
+ *   or freed.
  */
 PGW_API pgw_status pgw_lock_release(pgw_lock *lock);
 
@@ -143,19 +141,19 @@ PGW_API const char *pgw_lock_name(const pgw_lock *lock);
 /**
  * Returns the fencing number of this acquisition.
  *
- * @param lock  if it is NULL: 0
+ * @param lock  the lock; may be NULL
+ * @returns the number; 0 if @p lock is NULL
  */
 PGW_API int64_t pgw_lock_fence(const pgw_lock *lock);
 
 /**
- * Returns a descriptor that becomes readable when the session dies, or has something else to say.
- * Then call pgw_lock_check().
+ * Returns a descriptor that becomes readable when the session ends, and at other messages of the
+ * server. Then call pgw_lock_check().
  *
  * @param lock  the lock
- * @returns a descriptor, good until the lock is lost or released; PGW_NO_FD: lost already
- * @note A session that the server ends is seen within milliseconds (p99 below 10 ms). A network
- * that goes silent is seen within 5 s, by the keepalives that the library sets on both ends
- * (properties keepalive.*, tcp.user_timeout_ms).
+ * @returns a descriptor, valid until the lock is lost or released; PGW_NO_FD: lost already
+ * @note The end of a session is noticed within milliseconds (p99 below 10 ms). A silent network is
+ *   noticed within 5 s, by keepalives on both ends (properties keepalive.*, tcp.user_timeout_ms).
  *
  *     struct pollfd p = {.fd = pgw_lock_watch(lock), .events = POLLIN};
  *     if (poll(&p, 1, 0) != 0 && pgw_lock_check(lock) == PGW_ELEASE)
@@ -163,24 +161,26 @@ PGW_API int64_t pgw_lock_fence(const pgw_lock *lock);
  */
 PGW_API int pgw_lock_watch(const pgw_lock *lock);
 /**
- * Tells whether the lock is still ours, as far as this end can know. Reads what came, and never
- * waits.
+ * Reports whether the lock is still held, as far as this process can know. It reads what has
+ * arrived, and never waits.
  *
  * @param lock  the lock
  * @returns
  * - PGW_OK
  * - PGW_ELEASE: lost
- * @note It is not a verb to pgw_async(): what is armed stays so.
+ * @note pgw_async() does not apply to it: an armed verb stays armed.
  */
 PGW_API pgw_status pgw_lock_check(pgw_lock *lock);
 /**
- * Tells the same as yes or no.
+ * Reports whether the lock is still held, as pgw_lock_check() does.
  *
  * @param lock  the lock
+ * @returns true if pgw_lock_check() returns PGW_OK
  */
 PGW_API bool pgw_lock_is_held(pgw_lock *lock);
 /**
- * Waits until the lock is lost, or something else happens.
+ * Waits until the lock is lost, a descriptor is readable, the handle is stopped, or the time has
+ * passed.
  *
  * @param lock        the lock
  * @param fd          a descriptor to watch as well, or PGW_NO_FD
@@ -198,8 +198,8 @@ PGW_API bool pgw_lock_is_held(pgw_lock *lock);
 PGW_API pgw_status pgw_lock_guard(pgw_lock *lock, int fd, int64_t timeout_ms);
 
 /**
- * Tells whether nobody holds a lock. Known for the moment only: to act on it, acquire with timeout
- * 0.
+ * Reports whether a lock is free at this moment. To act on it, acquire the lock with timeout 0
+ * instead.
  *
  * @param h        the handle
  * @param name     the lock
@@ -218,7 +218,7 @@ typedef struct pgw_lock_info {
     size_t struct_size;
     const char *name;
     const char *application, *user, *client; /* as the server knows them; NULL: unknown or local */
-    int64_t fence;    /* PGW_NONE: waits, or took the lock without the library */
+    int64_t fence;                           /* PGW_NONE: a waiter, or a holder without a fence */
     int64_t since_us; /* held or waiting since, server's clock; PGW_NONE: unknown */
     int pid;          /* of the server's process */
     bool held;        /* false: waits */
@@ -258,15 +258,14 @@ typedef struct pgw_lock_who {
         sizeof(pgw_lock_who), "", "", "", 0, 0, 0, false \
     }
 /**
- * Returns who holds a lock; of several shared holders the one that took it first, as far as is
- * known.
+ * Returns the holder of a lock. Of several shared holders it is the first one, as far as known.
  *
  * @param h     the handle
  * @param name  the lock
  * @param who   takes the holder
  * @returns
  * - PGW_OK
- * - PGW_OUTCOME_EMPTY: nobody
+ * - PGW_OUTCOME_EMPTY: there is no holder
  */
 PGW_API pgw_status pgw_lock_holder(pgw *h, const char *name, pgw_lock_who *who);
 /**
@@ -285,14 +284,15 @@ PGW_API pgw_status pgw_lock_holder(pgw *h, const char *name, pgw_lock_who *who);
  */
 PGW_API pgw_status pgw_lock_break(pgw *h, const char *name, int64_t *ended);
 /**
- * Forgets names that nobody holds, and whose fence is old. For operators.
+ * Deletes names that nobody holds and whose last fence is old. For operators.
  *
  * @param h          the handle
- * @param idle_ms    older than this; shared holders that follow each other draw one fence only
- * @param limit      1..1000: at most so many
+ * @param idle_ms    age of the last fence; shared holders that overlap draw only one
+ * @param limit      1..1000: at most this many
  * @param forgotten  takes how many; may be NULL
  * @returns PGW_OK, or an error of any verb
- * @note Fences go on growing when such a name comes back, and those of before are stale.
+ * @note If such a name is used again, its fences continue with higher numbers, and former fences
+ *   are stale.
  */
 PGW_API pgw_status pgw_locks_prune(pgw *h, int64_t idle_ms, int limit, int64_t *forgotten);
 /** @} */

@@ -14,25 +14,34 @@ extern "C" {
 
 /* ------------------------------------------------------------------------------------------- */
 /** @name Queues (operator) @{
- * A queue is made by its first enqueue, unless the setting `implicit_queues` is off. Names: UTF-8,
- * 1..200 bytes, no control characters. Each verb on one queue returns PGW_ENOTFOUND when there is
- * no such queue, except pgw_queue_create() and pgw_queues_each(). */
+ * The first enqueue creates its queue, unless the setting `implicit_queues` is off. A name has
+ * 1..200 bytes of UTF-8 without control characters. If the queue does not exist, each verb on one
+ * queue returns PGW_ENOTFOUND, except pgw_queue_create() and pgw_queues_each(). */
+/** The end of a job that was not started by its expires_us, or within its ttl_ms. It is never
+ * started. A reaper removes it, also from a paused queue, and its unique key is free then. */
+typedef enum pgw_expired {
+    PGW_EXPIRED_DEFAULT = PGW_DEFAULT,
+    PGW_EXPIRED_DEAD = 0, /* a dead letter with the error "expired"; no attempt is counted */
+    PGW_EXPIRED_DROP = 1  /* deleted */
+} pgw_expired;
 /* clang-format off */
 typedef struct pgw_queue_opts {
     size_t struct_size;
-    int64_t lease_ms;       /* default lease, 100 .. 86,400,000; 30,000 */
-    int64_t backoff_ms;     /* first retry within, 0 .. a year; 1,000 */
-    int64_t backoff_cap_ms; /* no retry later than, 0 .. a year; 3,600,000 */
-    int64_t retention_ms;   /* keep finished jobs so long, up to 100 years; 0: don't */
-    int max_attempts;       /* 1 .. 1000; 10 */
-    int max_bytes;          /* payload, body and meta together, 1 .. 268,435,455; 16,777,216 */
-    pgw_switch notify;      /* wake sleeping workers; on */
-    pgw_switch payload_visible; /* pgwork_viewer sees payloads, outputs and meta; off */
-} pgw_queue_opts;           /* PGW_DEFAULT in a field: leave as it is */
-#define PGW_QUEUE_OPTS_INIT {sizeof(pgw_queue_opts), PGW_DEFAULT, PGW_DEFAULT, PGW_DEFAULT, PGW_DEFAULT, PGW_DEFAULT, PGW_DEFAULT, PGW_SWITCH_DEFAULT, PGW_SWITCH_DEFAULT}
+    int64_t lease_ms;       /* default lease, 100 .. 86,400,000; default 30,000 */
+    int64_t backoff_ms;     /* longest first backoff, 0 .. a year; default 1,000 */
+    int64_t backoff_cap_ms; /* longest backoff, 0 .. a year; default 3,600,000 */
+    int64_t retention_ms;   /* keep finished jobs for, up to 100 years; 0: not at all */
+    int64_t dead_retention_ms; /* keep dead letters for, up to 100 years; default PGW_UNLIMITED: for ever */
+    int max_attempts;       /* 1 .. 1000, or PGW_UNLIMITED; default 10 */
+    int max_bytes;          /* payload, body and meta together, 1 .. 268,435,455; default 16,777,216 */
+    pgw_switch notify;      /* wake up waiting workers; default on */
+    pgw_expired expired;    /* the end of a job that was not started in time; default PGW_EXPIRED_DEAD */
+    pgw_switch payload_visible; /* pgwork_viewer sees payloads, outputs and meta; default off */
+} pgw_queue_opts;           /* PGW_DEFAULT in a field: unchanged; for a new queue, its default */
+#define PGW_QUEUE_OPTS_INIT {sizeof(pgw_queue_opts), PGW_DEFAULT, PGW_DEFAULT, PGW_DEFAULT, PGW_DEFAULT, PGW_DEFAULT, PGW_DEFAULT, PGW_DEFAULT, PGW_SWITCH_DEFAULT, PGW_EXPIRED_DEFAULT, PGW_SWITCH_DEFAULT}
 /* clang-format on */
 /**
- * Creates a queue. If it exists, sets what @p opts gives.
+ * Creates a queue. If it exists, changes the settings that @p opts gives.
  *
  * @param h      the handle
  * @param queue  its name
@@ -47,7 +56,7 @@ typedef struct pgw_queue_opts {
  */
 PGW_API pgw_status pgw_queue_create(pgw *h, const char *queue, const pgw_queue_opts *opts);
 /**
- * Sets what @p opts gives.
+ * Changes the settings that @p opts gives.
  *
  * @param h      the handle
  * @param queue  its name
@@ -58,9 +67,8 @@ PGW_API pgw_status pgw_queue_create(pgw *h, const char *queue, const pgw_queue_o
  */
 PGW_API pgw_status pgw_queue_set(pgw *h, const char *queue, const pgw_queue_opts *opts);
 /**
- * The switches. A paused queue gives no jobs to claims (PGW_OUTCOME_EMPTY); enqueues go on. A
- * drained queue takes no jobs (PGW_EPAUSED); claims go on. pgw_queue_resume() undoes both. Running
- * jobs go on.
+ * Pause: claims find no jobs (PGW_OUTCOME_EMPTY), enqueues work. Drain: enqueues are refused
+ * (PGW_EPAUSED), claims work. Resume ends both. Running jobs are not affected.
  *
  * @param h      the handle
  * @param queue  its name
@@ -76,6 +84,48 @@ PGW_API pgw_status pgw_queue_set(pgw *h, const char *queue, const pgw_queue_opts
 PGW_API pgw_status pgw_queue_pause(pgw *h, const char *queue);
 PGW_API pgw_status pgw_queue_drain(pgw *h, const char *queue);
 PGW_API pgw_status pgw_queue_resume(pgw *h, const char *queue);
+
+typedef struct pgw_queue_hold_opts {
+    size_t struct_size;
+    int64_t for_ms;     /* from now, up to ten years; or */
+    int64_t until_us;   /* until then, server's clock: microseconds since 1970 */
+    const char *reason; /* for operators, cut at 1,000 bytes; NULL: none */
+} pgw_queue_hold_opts;
+/* clang-format off */
+#define PGW_QUEUE_HOLD_OPTS_INIT {sizeof(pgw_queue_hold_opts), 0, 0, NULL}
+/* clang-format on */
+/**
+ * Holds a queue: no claims until a time. A handler holds the queue of its job with pgw_hold() or
+ * PGW_VERDICT_HOLD. A hold and a pause are independent: a queue that was paused, before the hold or
+ * during it, is still paused when the hold ends. Running jobs go on.
+ *
+ * @param h      the handle
+ * @param queue  its name
+ * @param opts   for_ms or until_us, and why
+ * @returns
+ * - PGW_OK: held, until then or longer. The latest end counts.
+ * - PGW_ENOTFOUND
+ * - PGW_ELOCKED: a transaction that stays open has changed the queue
+ * @note A reaper ends it in time. Without one, a claim does, a second later.
+ *
+ *     pgw_queue_hold_opts o = PGW_QUEUE_HOLD_OPTS_INIT;
+ *     o.for_ms = 60000, o.reason = "the mail server is down";
+ *     pgw_queue_hold(h, "mail", &o);
+ *     if (pgw_queue_unhold(h, "mail") == PGW_OUTCOME_EMPTY) puts("it was not held");
+ */
+PGW_API pgw_status pgw_queue_hold(pgw *h, const char *queue, const pgw_queue_hold_opts *opts);
+/**
+ * Ends a hold now.
+ *
+ * @param h      the handle
+ * @param queue  its name
+ * @returns
+ * - PGW_OK
+ * - PGW_OUTCOME_EMPTY: it was not held
+ * - PGW_ENOTFOUND
+ * - PGW_ELOCKED: a transaction that stays open has changed the queue
+ */
+PGW_API pgw_status pgw_queue_unhold(pgw *h, const char *queue);
 /**
  * Limits how many jobs of a queue are leased at a time, over all workers: for licences, GPUs and
  * fragile services. The others are gated, see pgwork/group.h.
@@ -86,14 +136,14 @@ PGW_API pgw_status pgw_queue_resume(pgw *h, const char *queue);
  * @returns
  * - PGW_OK
  * - PGW_ENOTFOUND
- * @note Jobs that are leased when it is called go on. A reaper takes jobs that are ready by then to
- *   the gate, a thousand at each tick.
+ * @note Jobs that are leased at the time of the call keep running. A reaper gates the jobs that are
+ *   ready at that time, a thousand at each tick.
  *
  *     st = pgw_queue_limit(h, "render", 4); // there are four GPUs
  */
 PGW_API pgw_status pgw_queue_limit(pgw *h, const char *queue, int limit);
 /**
- * Deletes jobs in a state that are there when it begins; never leased ones.
+ * Deletes the jobs of a state that exist when the call begins, never leased ones.
  *
  * @param h        the handle
  * @param queue    their queue
@@ -102,25 +152,26 @@ PGW_API pgw_status pgw_queue_limit(pgw *h, const char *queue, int limit);
  * @returns
  * - PGW_OK
  * - PGW_ENOTFOUND
- * @note It works in pieces of 10,000, each under the deadline of a call, and in its own transaction
- *   unless one is open. Once stopped (pgw_set_stop) it goes no further. Cannot be armed.
+ * @note It works in pieces of 10,000 jobs. Each piece has the deadline of a call, and its own
+ *   transaction unless one is open. A stop (pgw_set_stop) ends it after the current piece. It
+ *   cannot be armed.
  *
  *     st = pgw_queue_purge(h, "mail", PGW_STATE_ANY, &n);
  *     if (st == PGW_OK && pgw_queue_drop(h, "mail", false) == PGW_ELOCKED) puts("some still run");
  */
 PGW_API pgw_status pgw_queue_purge(pgw *h, const char *queue, pgw_state state, int64_t *deleted);
 /**
- * Removes a queue. Jobs that retention keeps go with it.
+ * Removes a queue, with the finished jobs that it keeps.
  *
  * @param h      the handle
  * @param queue  its name
- * @param force  true: purge its jobs first; what is leased goes with the queue
+ * @param force  true: deletes all its jobs, also leased ones
  * @returns
  * - PGW_OK
  * - PGW_ENOTFOUND
  * - PGW_ELOCKED: there are jobs, and @p force is false
- * @note What producers commit afterwards is lost: drain, wait, then drop. With @p force it cannot
- * be armed.
+ * @note A job that a producer commits afterwards is lost: drain, wait, then drop. With @p force it
+ *   cannot be armed.
  */
 PGW_API pgw_status pgw_queue_drop(pgw *h, const char *queue, bool force);
 
@@ -138,13 +189,13 @@ typedef struct pgw_depth {
  *
  * @param h        the handle
  * @param queue    its name
- * @param at_most  each count goes so far, ready and leased together; PGW_UNLIMITED: exact
+ * @param at_most  each count ends there, ready and leased together; PGW_UNLIMITED: exact
  * @param depth    takes the counts
  * @returns
  * - PGW_OK
  * - PGW_ENOTFOUND
- * @note A job waits since its enqueue, also when it was requeued. A delayed or retried job waits
- *   since its time came, a dead letter since its redrive.
+ * @note oldest_ms counts from the enqueue, also for a requeued job. For a delayed or retried job it
+ *   counts from the end of the delay, for a dead letter from its redrive.
  *
  *     pgw_depth depth = PGW_DEPTH_INIT;
  *     if (pgw_queue_depth(h, "mail", 100000, &depth) == PGW_OK && depth.oldest_ms > 60000)
@@ -156,8 +207,10 @@ typedef struct pgw_queue_info {
     size_t struct_size;
     const char *name;
     bool paused, draining;
-    const pgw_queue_opts *opts; /* all are set */
+    const pgw_queue_opts *opts; /* every field has a value */
     const pgw_depth *depth;
+    int64_t held_until_us;   /* server's clock; 0: not held */
+    const char *hold_reason; /* NULL: none */
 } pgw_queue_info;
 typedef struct pgw_queues_opts {
     size_t struct_size;

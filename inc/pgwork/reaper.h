@@ -12,21 +12,21 @@
 extern "C" {
 #endif
 
-typedef struct pgw_reaper pgw_reaper; /* the loop that looks after a schema */
+typedef struct pgw_reaper pgw_reaper; /* the loop that requeues, promotes, schedules and prunes */
 
 /* ------------------------------------------------------------------------------------------- */
 /** @name Reaper @{
- * Several at once are harmless. Without one, nothing is lost, but the jobs of dead workers and
- * delayed jobs stay where they are. doc/reaper.md has the figures. */
+ * Several reapers may run at once. Without a reaper nothing is lost, but jobs of dead workers stay
+ * leased and delayed jobs stay delayed. doc/reaper.md has the figures. */
 typedef struct pgw_reap_stats {
     size_t struct_size;
     int64_t ticks;
     int64_t reaped;   /* jobs of expired leases that are ready again */
-    int64_t died;     /* and those that had no attempts left: dead letters now */
+    int64_t died;     /* jobs of expired leases without attempts left: dead letters now */
     int64_t promoted; /* delayed jobs that are ready now */
-    int64_t pruned;   /* finished jobs that were kept long enough */
+    int64_t pruned;   /* finished jobs deleted after their retention */
     int64_t errors;
-    int64_t freed; /* rows of the users' tables, by pgw_reaper_run() */
+    int64_t freed; /* expired rows of registered tables, by pgw_reaper_run() */
 } pgw_reap_stats;
 #define PGW_REAP_STATS_INIT                         \
     {                                               \
@@ -34,17 +34,17 @@ typedef struct pgw_reap_stats {
     }
 
 /**
- * Makes one pass: does what is due in batches of `reaper.batch`.
+ * Makes one pass: does all tasks that are due, in batches of `reaper.batch`.
  *
  * @param h        the handle
- * @param stats    what was done is added; `errors` counts batches that failed, but not armed ones;
- *                 may be NULL
- * @param next_ms  takes when to come back (0: at once, there is more); may be NULL
+ * @param stats    the counts are added to it; `errors` counts batches that failed, except armed
+ *                 ones; may be NULL
+ * @param next_ms  takes the time until the next call (0: at once, there is more to do); may be NULL
  * @returns
  * - PGW_OK
- * - PGW_EMISUSE: a transaction is open, and would keep locked what it moved
+ * - PGW_EMISUSE: a transaction is open, which would keep the moved jobs locked
  * @note A job that cannot be requeued (a trigger raises an error), or a row that cannot be deleted,
- *   does not hold up the others. The log (PGW_LOG_WARN) and pgwork.stuck_jobs name it.
+ *   does not delay others. The log (PGW_LOG_WARN) and pgwork.stuck_jobs name it.
  *
  *     pgw_reap_stats stats = PGW_REAP_STATS_INIT;
  *     do st = pgw_reaper_tick(h, &stats, &next_ms);
@@ -53,9 +53,9 @@ typedef struct pgw_reap_stats {
 PGW_API pgw_status pgw_reaper_tick(pgw *h, pgw_reap_stats *stats, int64_t *next_ms);
 
 /**
- * Makes a reaper: the loop around the tick.
+ * Makes a reaper: a loop around pgw_reaper_tick().
  *
- * @param conf  copied: reaper.*, holder, and all that a handle reads; NULL: the defaults
+ * @param conf  copied: reaper.*, holder, and the properties of a handle; NULL: the defaults
  * @param r     takes the reaper; the caller owns it (free with pgw_reaper_free)
  * @returns
  * - PGW_OK
@@ -81,19 +81,21 @@ PGW_API pgw_status pgw_reaper_new(const pgw_conf *conf, pgw_reaper **r);
  * @param stop  borrowed; NULL: none
  * @returns
  * - PGW_OK: stopped
- * - PGW_ESCHEMA, PGW_EPERM, PGW_EINVAL, PGW_ENOMEM, PGW_EMISUSE, PGW_EPROTO: no point in going on
- * @note Survives lost connections, and servers that are read-only.
+ * - PGW_ESCHEMA, PGW_EPERM, PGW_EINVAL, PGW_ENOMEM, PGW_EMISUSE, PGW_EPROTO: an error that does not
+ *   pass
+ * @note After a lost connection, or on a read-only server, it reconnects.
  */
 PGW_API pgw_status pgw_reaper_run(pgw_reaper *r, pgw_stop *stop);
 /**
- * Asks the loop for a fresh configuration, from pgw_reaper_on_reload()'s function.
+ * Asks the loop to get a new configuration from the function of pgw_reaper_on_reload().
  *
  * @param r  the reaper
  * @note Any thread, any signal handler.
  */
 PGW_API void pgw_reaper_reload(pgw_reaper *r);
 /**
- * Sets what returns a fresh configuration. It is copied, and a new session is opened with it.
+ * Sets the function that returns a new configuration. The loop copies it and opens a new session
+ * with it.
  *
  * @param r    the reaper
  * @param fn   called from the loop's own thread, between ticks; if it returns NULL, the old
@@ -106,8 +108,8 @@ PGW_API void pgw_reaper_reload(pgw_reaper *r);
  */
 PGW_API pgw_status pgw_reaper_on_reload(pgw_reaper *r, const pgw_conf *(*fn)(void *arg), void *arg);
 /**
- * Sets what is called after every good tick, for counters and watchdogs. The first call says that
- * the reaper is ready (sd_notify).
+ * Sets a function that is called after each successful tick, for counters and watchdogs. Its first
+ * call means that the reaper is ready (sd_notify).
  *
  * @param r    the reaper
  * @param fn   called from the loop's own thread
@@ -121,7 +123,7 @@ PGW_API pgw_status pgw_reaper_on_tick(pgw_reaper *r,
                                       void (*fn)(const pgw_reap_stats *stats, void *arg),
                                       void *arg);
 /**
- * Returns what went wrong last. To be asked when pgw_reaper_run() has returned.
+ * Returns the last error. Call it after pgw_reaper_run() has returned.
  *
  * @param r  may be NULL
  * @returns a message or "", borrowed until the next run
@@ -131,7 +133,7 @@ PGW_API const char *pgw_reaper_error(const pgw_reaper *r);
  * Frees a reaper.
  *
  * @param r  may be NULL
- * @note pgw_reaper_run() must have returned, and no signal handler may reach it any more.
+ * @note pgw_reaper_run() must have returned, and no signal handler may use the reaper any more.
  */
 PGW_API void pgw_reaper_free(pgw_reaper *r);
 /** @} */

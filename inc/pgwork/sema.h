@@ -14,8 +14,8 @@ extern "C" {
 
 /* ------------------------------------------------------------------------------------------- */
 /** @name Semaphores @{
- * At most so many permits of a name are out at any instant, over all machines. A permit is held for
- * a limited time and proven by its token, as a job's lease is:
+ * A semaphore has a number of permits, for all machines together. A permit is held for a limited
+ * time and proven by its token, like the lease of a job:
  *
  *                acquire: token                     release
  *     (free) ------------------------> OUT ----------------------> (free)
@@ -23,23 +23,23 @@ extern "C" {
  *        |   ttl over, session ended   | |  extend: later end, same token
  *        +-----------------------------+ +--
  *
- * A permit whose time is over is gone at that moment: pgw_sema_extend() returns PGW_ELEASE, also
- * when nobody has taken it yet. So extend at a third of the ttl, and stop the work that needs the
- * permit after PGW_ELEASE. How many there are can be changed while they are out (pgw_sema_resize).
- * What is out beyond the new number goes away as it comes back, and nothing is granted before that.
+ * When its time is over, a permit is lost: pgw_sema_extend() returns PGW_ELEASE, even if nobody
+ * else has taken it. So extend when a third of the ttl is over, and stop the work after PGW_ELEASE.
+ * pgw_sema_resize() changes the number while permits are out. Permits above the new number are
+ * removed when they return, and no permit is granted before that.
  *
- * While somebody resizes or drops a semaphore in a transaction that stays open, nobody can take,
- * extend or return permits. After a second (or the deadline of the call: PGW_ETIMEDOUT) that is
- * PGW_ELOCKED, and the message names the process. Nothing is lost by that: ask again, before the
- * time of the permits is over.
+ * While a transaction that resizes or drops a semaphore is open, nobody can take, extend or return
+ * permits. Such a call returns PGW_ELOCKED after a second (or PGW_ETIMEDOUT at its deadline), and
+ * the message names the process. No permit is lost by that: call again before the time of the
+ * permits is over.
  *
- * Names as for locks: UTF-8, 1..255 bytes. Acquire, extend and release need an opened handle,
- * outside of a transaction (else PGW_EMISUSE). All except the `session` option works behind a
- * pooler in transaction mode. A wait cannot be armed by pgw_async(). PGW_ENOTFOUND: no such
- * semaphore. */
+ * A name has 1..255 bytes of UTF-8, as for locks. Acquire, extend and release need an opened
+ * handle, outside of a transaction (else PGW_EMISUSE). All except the `session` option works behind
+ * a pooler in transaction mode. A wait cannot be armed by pgw_async(). PGW_ENOTFOUND: there is no
+ * such semaphore. */
 
 /**
- * Makes a semaphore. Does nothing when it exists with as many permits. For operators.
+ * Makes a semaphore. Does nothing if it exists with as many permits. For operators.
  *
  * @param h        the handle
  * @param name     its name
@@ -62,7 +62,7 @@ PGW_API pgw_status pgw_sema_create(pgw *h, const char *name, int permits);
  * @returns
  * - PGW_OK
  * - PGW_ENOTFOUND
- * - PGW_ELOCKED: other transactions have taken or returned permits and stayed open for ten seconds
+ * - PGW_ELOCKED: transactions that took or returned permits were still open after ten seconds
  * @note In a transaction of yours, commit at once.
  */
 PGW_API pgw_status pgw_sema_resize(pgw *h, const char *name, int permits);
@@ -82,11 +82,11 @@ PGW_API pgw_status pgw_sema_drop(pgw *h, const char *name, bool force);
 
 typedef struct pgw_sema_opts {
     size_t struct_size;
-    int permits;        /* so many, all or none; 1 .. 10,000 */
-    int64_t timeout_ms; /* wait so long, up to a year; 0: try; PGW_UNLIMITED: until stopped */
-    int64_t ttl_ms;     /* they are ours for so long; 100 .. 86,400,000 */
-    const char *holder; /* who; NULL: property `holder` (host:pid) */
-    bool session;       /* they come back at once when this session ends, not only after ttl_ms */
+    int permits;        /* how many, all or none; 1 .. 10,000 */
+    int64_t timeout_ms; /* longest wait, up to a year; 0: try once; PGW_UNLIMITED: until stopped */
+    int64_t ttl_ms;     /* they are lost after this time; 100 .. 86,400,000 */
+    const char *holder; /* name of the holder; NULL: property `holder` (host:pid) */
+    bool session;       /* true: they also return when this session ends */
 } pgw_sema_opts;
 /* clang-format off */
 #define PGW_SEMA_OPTS_INIT {sizeof(pgw_sema_opts), 1, 0, 30000, NULL, false}
@@ -101,20 +101,21 @@ typedef struct pgw_sema_opts {
  * @param token  takes the token
  * @returns
  * - PGW_OK
- * - PGW_ELOCKED: not enough were free, or somebody waits in front, or resizes
- * - PGW_ELIMIT: more than there are
+ * - PGW_ELOCKED: not enough permits were free, others wait in front, or a resize is open
+ * - PGW_ELIMIT: more than the semaphore has
  * - PGW_ECANCELED: stopped. The first notify of the handle's stop ends the wait.
  * - PGW_ENOTFOUND
  * - PGW_EPOOLED: opts->session needs a session
- * - PGW_EUNKNOWN: they may be out, until opts->ttl_ms is over
- * @note Those who wait are served in the order of their coming, whatever they ask for: a request
- * for many is not starved by those for one, and a try (timeout_ms 0) does not pass those who wait.
- *   Behind a pooler in transaction mode there is no queue: there waiting is polling, in no order.
- *   After 30 s in the queue a waiter goes to its end.
+ * - PGW_EUNKNOWN: the permits may be taken until opts->ttl_ms is over
+ * @note Waiters are served in the order of their arrival. A request for many permits is not starved
+ *   by requests for one, and a try (timeout_ms 0) does not overtake waiters. After 30 s in the
+ *   queue a waiter goes to its end. Behind a pooler in transaction mode there is no queue: waiters
+ *   poll, in no order.
  * @note A process that is frozen at the head of the queue loses its session after 5 s (or four
- * times `poll.max_ms`, if that is more), and with it its place and what else the session holds.
- * @note Nobody sees that two which hold permits wait for each other's. Take all of one semaphore in
- *   one call, several semaphores in one order everywhere, and wait with a limit.
+ *   times `poll.max_ms`, if that is more), with its place and everything else that the session
+ *   holds.
+ * @note Deadlocks through permits are not detected. Take all permits of one semaphore in one call,
+ *   take several semaphores in the same order everywhere, and limit the wait.
  *
  *     pgw_token token;
  *     pgw_sema_opts o = PGW_SEMA_OPTS_INIT;
@@ -122,7 +123,7 @@ typedef struct pgw_sema_opts {
  *     if (pgw_sema_acquire(h, "licences", &o, &token) == PGW_OK) {
  *         render();
  *         st = pgw_sema_release(h, "licences", token);
- *         if (st == PGW_ELEASE) work("it took too long: there may have been one too many");
+ *         if (st == PGW_ELEASE) work("it took too long: the limit may have been exceeded");
  *     }
  */
 PGW_API pgw_status pgw_sema_acquire(pgw *h, const char *name, const pgw_sema_opts *opts,
@@ -136,8 +137,8 @@ PGW_API pgw_status pgw_sema_acquire(pgw *h, const char *name, const pgw_sema_opt
  * @param ttl_ms  100..86400000: from now
  * @returns
  * - PGW_OK
- * - PGW_ELEASE: their time was over, they are lost
- * - PGW_ELOCKED: somebody resizes; they are not lost yet, ask again
+ * - PGW_ELEASE: their time was over, so they are lost
+ * - PGW_ELOCKED: a resize is open; the permits are not lost yet, call again
  * - PGW_ENOTFOUND
  *
  *     if (pgw_is_lost(pgw_sema_extend(h, "licences", token, 30000))) work("stop");
@@ -151,9 +152,8 @@ PGW_API pgw_status pgw_sema_extend(pgw *h, const char *name, pgw_token token, in
  * @param token  of the permits
  * @returns
  * - PGW_OK
- * - PGW_ELEASE: somebody else has them by now, or nobody; what was done under them may have been
- * one too many
- * - PGW_ELOCKED: somebody resizes; repeat it, or they come back when their time is over
+ * - PGW_ELEASE: they were lost before; the work under them may have exceeded the limit
+ * - PGW_ELOCKED: a resize is open; repeat the call, or they return when their time is over
  * - PGW_ENOTFOUND
  */
 PGW_API pgw_status pgw_sema_release(pgw *h, const char *name, pgw_token token);
@@ -168,7 +168,7 @@ typedef struct pgw_sema_info {
         sizeof(pgw_sema_info), NULL, 0, 0, 0 \
     }
 /**
- * Returns how many permits there are, how many are out, and how many callers wait.
+ * Returns the number of permits, how many are taken, and how many callers wait.
  *
  * @param h     the handle
  * @param name  the semaphore
@@ -212,7 +212,7 @@ typedef struct pgw_sema_grant {
     const char *holder;
     int64_t taken_us, until_us; /* server's clock */
     int permits;
-    int pid; /* they end with this session of the server; PGW_NONE: only by time */
+    int pid; /* of the session with which they end; PGW_NONE: they end only by time */
 } pgw_sema_grant;
 /**
  * Lists the grants of a semaphore that are out, the oldest first.

@@ -22,15 +22,15 @@ extern "C" {
 
 /* ------------------------------------------------------------------------------------------- */
 /** @name Sentinels @{
- * What a number means that is not an amount. For strings and arrays, NULL means none of these, or
- * the default. A duration of 0 is 0 ms: at once, no wait. */
-#define PGW_DEFAULT   (-2) /* in options: as the property, queue, job or schedule says */
-#define PGW_UNLIMITED (-1) /* of waits, deadlines and limits in number: there is none */
-#define PGW_NONE      0    /* of points in time (_us), ids, fences and processes: there is none */
-#define PGW_NO_FD     (-1) /* of descriptors: there is none */
-#define PGW_NO_INDEX  ((size_t)-1) /* of places in an array: there is none */
+ * Special values of numbers. For strings and arrays, NULL is "none" or the default, as the text of
+ * each says. A duration of 0 is 0 ms: at once, without a wait. */
+#define PGW_DEFAULT   (-2)         /* in options: as the property, queue, job or schedule says */
+#define PGW_UNLIMITED (-1)         /* for waits, deadlines and limits: no limit */
+#define PGW_NONE      0            /* for points in time (_us), ids, fences and processes: none */
+#define PGW_NO_FD     (-1)         /* for descriptors: none */
+#define PGW_NO_INDEX  ((size_t)-1) /* for indexes of arrays: none */
 
-/** A setting that is on, off, or left as it is. */
+/** A setting: on, off, or unchanged. */
 typedef enum pgw_switch {
     PGW_SWITCH_DEFAULT = PGW_DEFAULT,
     PGW_SWITCH_OFF = 0,
@@ -40,8 +40,8 @@ typedef enum pgw_switch {
 
 /* ------------------------------------------------------------------------------------------- */
 /** @name Status @{
- * 0 is done; > 0 is an outcome (PGW_OUTCOME_...), which is no error; < 0 is an error (PGW_E...).
- * Codes are never renumbered and never reused. Use the predicates below instead of a switch. */
+ * 0 is done. > 0 is an outcome (PGW_OUTCOME_...), not an error. < 0 is an error (PGW_E...). Codes
+ * are never renumbered or reused. Use the predicates below instead of a switch. */
 /* clang-format off */
 #define PGW_STATUS_MAP(XX)                                                                         \
     XX(OK, 0, "done")                                                                              \
@@ -103,34 +103,35 @@ PGW_API const char *pgw_status_name(pgw_status st);
  */
 PGW_API const char *pgw_status_text(pgw_status st);
 /**
- * Tells whether the call was not applied, and may well succeed when it is repeated.
+ * Returns true if the call was not applied and may succeed when it is repeated.
  *
  * @param st  the status of the call
  * @returns true for PGW_ECONN, PGW_ETIMEDOUT, PGW_ERETRY and PGW_ELOCKED
- * @note A verb that works in pieces, each in its own transaction, reports on its last piece:
- * purges, pgw_redrive(), pgw_reschedule(), loads in batches and migrations. Their output says how
- * far they came.
+ * @note Some verbs work in pieces, each in its own transaction: purges, pgw_redrive(),
+ *   pgw_reschedule(), loads in batches and migrations. Their status is that of the last piece, and
+ *   their output says how much was done.
  */
 PGW_API bool pgw_is_retriable(pgw_status st);
 /**
- * Tells whether what the caller held is gone, or may be.
+ * Returns true if the caller's lease, lock or permit is lost, or may be.
  *
  * @param st  the status of the call
  * @returns true for PGW_ELEASE and PGW_ECONN
  * @note A lost connection ends the open transaction, and the locks and permits of its session.
- *   Leases last until their time is over. Other errors can cost a lock, too: ask pgw_lock_check()
- *   after any error.
+ *   Leases last until their time is over. After any other error call pgw_lock_check(), because the
+ *   lock may be lost, too.
  */
 PGW_API bool pgw_is_lost(pgw_status st);
 /**
- * Tells whether nobody knows if the call was applied.
+ * Returns true if it is unknown whether the call was applied.
  *
  * @param st  the status of the call
  * @returns true for PGW_EUNKNOWN
  */
 PGW_API bool pgw_is_unknown(pgw_status st);
 /**
- * Tells whether the program is wrong or versions do not match, so that a repetition is useless.
+ * Returns true if the program is wrong or versions do not match, so that repeating the call is
+ * useless.
  *
  * @param st  the status of the call
  * @returns true for PGW_EINVAL, PGW_EMISUSE, PGW_ESCHEMA and PGW_EPROTO
@@ -150,12 +151,12 @@ typedef struct pgw_allocator {
 /**
  * Replaces malloc for the whole process.
  *
- * @param a  the allocator; NULL brings malloc back
+ * @param a   the allocator; NULL: malloc again
  * @returns
  * - PGW_OK
  * - PGW_EINVAL: one of its functions is NULL
- * @note Call it before anything else of the library, before other threads start, and with no handle
- *   open. libpq goes on using malloc for itself.
+ * @note Call it before any other function of the library, before other threads start, and while no
+ *   handle is open. libpq still uses malloc.
  *
  *     static int blocks;
  *     static void *my_alloc(void *ctx, size_t size) { ++*(int *)ctx; return malloc(size); }

@@ -12,37 +12,35 @@
 extern "C" {
 #endif
 
-typedef struct pgw_table pgw_table; /* a table of the caller's, as it was described and found */
+typedef struct pgw_table pgw_table; /* a described table of the caller */
 typedef struct pgw_rows pgw_rows;   /* rows of such a table, in one block of memory */
 typedef struct pgw_edit pgw_edit;   /* one row that a pgw_edit_fn works on */
 
 /* ------------------------------------------------------------------------------------------- */
 /** @name The caller's own tables @{
- * Describe a table once; then lease its rows, write them optimistically, or lock them.
+ * Describe a table once. Then lease its rows, write them optimistically, or lock them.
  *
- *   Rows.        A row is named by the values of its key, in the order of the description. Values
- *                are text in both directions, NULL is SQL NULL, and the server converts them to and
- *                from the type of the column: any type will do. On an attached handle the settings
- *                of the session count. With an extra_float_digits below 1 the text of a float is
- *                not its value, and such a key names no row. With a DateStyle other than ISO a
- *                timestamptz has the abbreviation of its zone, which may be read as that of another
- *                one (IST), and such a key may name another row.
- *   Names.       Schema, table and column names are taken literally and always quoted: Article and
- *                article are two tables. Up to 63 bytes.
- *   Fragments.   claimable, where, order and set are SQL that becomes part of a statement as it is:
- *                never put into them what comes from outside. For values write $1, $2, ... and pass
- *                them in values[]. Their types are inferred as in PREPARE (write $1::int where
- *                nothing tells). Columns are known by their names or as t.name; in claimable, which
- *                is the condition of an index, too, by their names only. There, columns must not be
- *                virtual generated ones, and functions must be immutable. The search path of an
- *                opened handle is pg_catalog: write public.f(x) for your functions, and give
- *                functions of triggers a search_path of their own.
- *   Rights.      Everything runs with the rights of the handle's role: it needs SELECT and UPDATE
- *                on the table. Row security applies: a row that a policy hides is not there.
- *   Limits.      Not for views, foreign and temporary tables, tables with rules, and parents of
- *                inheritance (rows of children that come later are left alone). Partitioned tables
- *                will do when the key includes the partition's columns and updates use the role
- *                `version` or none.
+ * - Rows: the values of its key name a row, in the order of the description. Values are text in
+ *   both directions, and NULL is SQL NULL. The server converts them to and from the type of the
+ *   column, so any type works.
+ * - Settings: on an attached handle the settings of your session apply. With an extra_float_digits
+ *   below 1 the text of a float is not its value, and such a key names no row. With a DateStyle
+ *   other than ISO a timestamptz has an ambiguous abbreviation (IST) for its zone, and such a key
+ *   may name another row.
+ * - Names: names of schemas, tables and columns are taken literally and always quoted. Article and
+ *   article are two tables. A name has up to 63 bytes.
+ * - Fragments: claimable, where, order and set are SQL that becomes part of a statement. Never
+ *   build them from outside input: write $1, $2, ... and pass values[]. Types are inferred as in
+ *   PREPARE, or write $1::int. Columns are named directly or as t.name. The search path of an
+ *   opened handle is pg_catalog: write public.f(x) for your functions, and give functions of
+ *   triggers a search_path of their own.
+ * - claimable is also the condition of an index. Its columns are named without t. and are not
+ *   virtual generated columns. Its functions are immutable.
+ * - Rights: statements run with the rights of the handle's role, which needs SELECT and UPDATE on
+ *   the table. Row security applies: a row that a policy hides does not exist.
+ * - Limits: no views, foreign or temporary tables, tables with rules, or parents of inheritance.
+ *   Rows of children that are added later are left alone. A partitioned table works if the key
+ *   includes the columns of the partition, and updates use the role `version` or none.
  */
 
 /** Describes a table. A role that is NULL is not used. */
@@ -53,33 +51,32 @@ typedef struct pgw_table_spec {
     const char *table;
     const char *const *key; /* columns of a unique key, all NOT NULL: 1 .. 8 of them */
     size_t key_count;
-    const char *locked_by;  /* leases: who; text, varchar, smallint, integer, bigint or uuid */
-    const char *expires_at; /* leases: until when; timestamptz; NULL in a row: free */
+    const char *locked_by;  /* leases: the holder; text, varchar, smallint, integer, bigint or uuid */
+    const char *expires_at; /* leases: the end; timestamptz; NULL in a row: free */
     const char *token;      /* leases: the fencing token; uuid */
     const char *version;    /* optimistic writes: smallint, integer, bigint (counts) or uuid (random), NOT NULL */
-    const char *claimable;  /* fragment: what a claim may take at all, "reviewed IS NULL"; NULL: every row */
+    const char *claimable;  /* fragment: the rows that may be claimed, "reviewed IS NULL"; NULL: every row */
 } pgw_table_spec;
 #define PGW_TABLE_SPEC_INIT {sizeof(pgw_table_spec), NULL, NULL, NULL, 0, NULL, NULL, NULL, NULL, NULL}
 /* clang-format on */
 
 /**
- * Looks a table up and compares it with the description. Every mistake is found here and named.
+ * Finds a table and compares it with the description. It finds and names every mistake.
  *
  * @param h     the handle
  * @param spec  the description, copied
- * @param t     takes the table; the caller owns it (free with pgw_table_free). It belongs to no
- *              handle and does not change: any handle on the same database, in any thread, may use
- *              it; in pgw_table_process() any with the same property `schema`, whose role has the
- *              same rights there.
+ * @param t     takes the table; the caller owns it (free with pgw_table_free). It is constant and
+ *              not bound to @p h: any handle on the same database, in any thread, may use it.
+ *              pgw_table_process() also needs the same property `schema`, and a role with the same
+ *              rights there.
  * @returns
- * - PGW_OK. Indexes may still be missing: leases work without them, and each claim reads the whole
- *   table.
- * - PGW_EINVAL: an invalid name, a column of the wrong type, no unique key over these columns, a
- *   kind of table that will not do
+ * - PGW_OK. Indexes may still be missing: then leases work, but each claim reads the whole table.
+ * - PGW_EINVAL: an invalid name, a column of the wrong type, no unique key over these columns, or a
+ *   kind of table that is not supported
  * - PGW_ENOTFOUND: no such schema, table or key column
  * - PGW_EPERM: the role may not read and write it
- * - PGW_ESCHEMA: columns of the roles are missing. Only then @p t is there after a failure, good
- * for pgw_table_sql() and pgw_table_init().
+ * - PGW_ESCHEMA: columns of the roles are missing. In this case only, @p t is set after a failure,
+ *   for pgw_table_sql() and pgw_table_init().
  * @note Takes several round trips, and cannot be armed.
  *
  *     const char *key[] = {"journal", "number"};
@@ -103,13 +100,13 @@ PGW_API pgw_status pgw_table_open(pgw *h, const pgw_table_spec *spec, pgw_table 
  * Frees a table.
  *
  * @param t  may be NULL
- * @note The last verb on it must have returned; of an armed one, its `done` must have been called.
+ * @note All verbs on it must have returned. For an armed verb, `done` must have been called.
  */
 PGW_API void pgw_table_free(pgw_table *t);
 /**
- * Returns the statements that add what is missing: columns of the roles, and the two indexes that
- * claims want (one on when a lease ends and the key, limited to what is `claimable`; one on who
- * holds it).
+ * Returns the statements that add missing columns and indexes: the columns of the roles, and the
+ * two indexes of claims. One index is on the end of the lease and the key, for `claimable` rows.
+ * The other is on the holder.
  *
  * @param t  the table
  * @returns borrowed until pgw_table_free(); "": nothing is missing
@@ -124,21 +121,19 @@ PGW_API const char *pgw_table_sql(const pgw_table *t);
  * @returns
  * - PGW_OK
  * - PGW_EMISUSE: in a transaction, or on an attached handle
- * - PGW_ELOCKED: another process that does the same, or a transaction that uses the table, took too
- *   long
+ * - PGW_ELOCKED: another process that runs it, or a transaction that uses the table, took too long
  * - PGW_EPERM: only the table's owner may
  * - PGW_EINVAL: `claimable` is not a condition for an index
- * @note An index takes its time: see pgw_set_timeout(). Columns are tried for half a second at a
- *   time while a transaction that uses the table is open. Several processes may do it at once: one
- *   adds, and the others wait.
- * @note Indexes of a partitioned table cannot be made concurrently: nobody writes to it until they
- *   are there, unless each partition has the same index already (made CONCURRENTLY, by you). That
- *   one is taken over.
+ * @note An index of a large table takes long: raise the deadline with pgw_set_timeout(). While a
+ *   transaction that uses the table is open, adding columns is tried for half a second at a time.
+ *   Several processes may call it at once: one adds, the others wait.
+ * @note Indexes of a partitioned table cannot be created concurrently, so writers wait. To avoid
+ *   that, first create the same index CONCURRENTLY on each partition. It is then attached.
  */
 PGW_API pgw_status pgw_table_init(pgw *h, const pgw_table *t);
 
-/** Names a leased row and proves that it is ours, and what became of it in the verb. The key is
- * borrowed from whoever made it. */
+/** Names a leased row, proves that the caller holds it, and takes the outcome of a verb. The key is
+ * borrowed. */
 typedef struct pgw_row_ref {
     const char *const *key;
     pgw_token token;
@@ -146,12 +141,14 @@ typedef struct pgw_row_ref {
 } pgw_row_ref;
 
 /**
- * Return parts of rows: how many there are, the columns asked for, a value by place or by name, the
- * values of the key, the version for pgw_table_update(), and when the lease ends.
+ * Return parts of rows: their number, the requested columns, a value by position or by name, the
+ * values of the key, the version for pgw_table_update(), and the end of the lease.
  *
- * @param rows  the rows
- * @returns strings are borrowed until pgw_rows_free(); NULL is SQL NULL, or a row or column that is
- *   not there
+ * @param rows    the rows
+ * @param row     0..count-1
+ * @param column  its position, 0..columns-1, or its name
+ * @returns strings are borrowed until pgw_rows_free(); NULL is SQL NULL, or a row or column that
+ *   does not exist
  *
  *     for (size_t i = 0; i < pgw_rows_count(rows); i++) {
  *         printf("%s, version %s, until %" PRId64 "\n", pgw_rows_key(rows, i)[0],
@@ -175,7 +172,7 @@ PGW_API void pgw_rows_free(pgw_rows *rows);
  *
  * @param rows  the rows
  * @param row   0..count-1
- * @returns key and all are borrowed until pgw_rows_free()
+ * @returns its key is borrowed until pgw_rows_free()
  */
 PGW_API pgw_row_ref pgw_rows_ref(const pgw_rows *rows, size_t row);
 
@@ -184,21 +181,21 @@ PGW_API pgw_row_ref pgw_rows_ref(const pgw_rows *rows, size_t row);
 typedef struct pgw_table_claim_opts {
     size_t struct_size;
     int max;             /* 1 .. 10,000 rows */
-    const char *holder;  /* who; NULL: property `holder`; where that is empty host:pid and what only this handle has */
+    const char *holder;  /* name of the holder; NULL: property `holder`, or, if that is empty, a name of this handle only */
     int64_t lease_ms;    /* 100 .. 31,536,000,000 (a year) */
     const char *where;   /* fragment: which rows; NULL: all that are claimable */
-    const char *order;   /* fragment: which first; NULL: free ones by key, then those whose lease was over first */
+    const char *order;   /* fragment: the order; NULL: free rows by key, then rows by the end of their leases */
     const char *const *values; /* of $1, $2, ... in both */
     size_t values_count;       /* up to 32 */
-    const char *const *columns; /* returned, beside key and token; they must live until the answer came */
+    const char *const *columns; /* returned, beside key and token; they must live until the answer is there */
     size_t columns_count;       /* up to 256 */
 } pgw_table_claim_opts;
 #define PGW_TABLE_CLAIM_OPTS_INIT {sizeof(pgw_table_claim_opts), 1, NULL, 30000, NULL, NULL, NULL, 0, NULL, 0}
 /* clang-format on */
 
 /**
- * Leases up to opts->max rows to the holder. Rows that this holder has already come first, with a
- * new lease and the same token. Then come free ones and those whose lease is over.
+ * Leases up to opts->max rows to the holder. Rows that this holder already has come first, with a
+ * new lease and the same token. Then come free rows and rows whose lease is over.
  *
  * @param h     the handle
  * @param t     the table
@@ -207,14 +204,13 @@ typedef struct pgw_table_claim_opts {
  * @returns
  * - PGW_OK
  * - PGW_OUTCOME_EMPTY: none, *rows is NULL
- * - PGW_EPERM: there are some, but a trigger of the table keeps all that were tried from being
- *   written
+ * - PGW_EPERM: there are rows, but a trigger of the table prevented the write of each
  * - PGW_EINVAL: also a holder that does not fit the type of `locked_by`
- * @note A holder's name must stand for one actor. Without a name that is this handle: to get its
- *   rows back in another life, a program has to give itself one.
- * @note Rows under a live lease, and rows that another transaction has locked just now, are passed
- *   over: nobody waits. Every new lease has a new token, whose number only grows for a row, also
- *   over a release. On an attached handle a claim is undone by ROLLBACK.
+ * @note A holder name must stand for one actor. The default stands for this handle only. A program
+ *   that wants its rows back after a restart must set a name.
+ * @note Rows under a live lease, and rows that another transaction has locked, are skipped without
+ *   waiting. Every new lease has a new token. Its number grows for a row, also across releases. On
+ *   an attached handle a ROLLBACK undoes the claim.
  *
  *     const char *columns[] = {"title"}, *values[] = {"physics"};
  *     pgw_table_claim_opts o = PGW_TABLE_CLAIM_OPTS_INIT;
@@ -232,15 +228,14 @@ PGW_API pgw_status pgw_table_claim(pgw *h, const pgw_table *t, const pgw_table_c
                                    pgw_rows **rows);
 
 /*
- * Finishing verbs, for 1..10000 rows in one statement. A row is accepted only while its token is
- * the current one, even after its lease has ended: it is the token that counts. refs[i].outcome
- * then says:
+ * Finishing verbs, for 1..10000 rows in one statement. A row is accepted if and only if its token
+ * is the current one, even after its lease has ended. Then refs[i].outcome is:
  *
  *   PGW_OK         accepted
  *   PGW_ELEASE     released, reaped or claimed again since
  *   PGW_ENOTFOUND  the row is gone
- *   PGW_EPERM      a trigger of the table kept it from being written
- *   PGW_EUNKNOWN   until the answer is there, and after the call as a whole has failed
+ *   PGW_EPERM      a trigger of the table prevented the write
+ *   PGW_EUNKNOWN   there is no answer yet, or the whole call has failed
  *
  * Rows are locked in the order of their keys, so callers do not deadlock.
  */
@@ -257,11 +252,11 @@ typedef struct pgw_table_extend_opts {
  *
  * @param h     the handle
  * @param t     the table
- * @param refs  rows and tokens. Each one's outcome becomes PGW_OK (accepted), PGW_ELEASE (released,
- *              reaped or claimed again since), PGW_ENOTFOUND (gone) or PGW_EPERM (a trigger of the
- *              table kept it from being written).
+ * @param refs  rows and tokens. The outcome of each becomes PGW_OK (accepted), PGW_ELEASE
+ * (released, reaped or claimed again since), PGW_ENOTFOUND (deleted or hidden) or PGW_EPERM (a
+ *              trigger of the table prevented the write).
  * @param n     1..10000
- * @param opts  how long; NULL: the defaults
+ * @param opts  the new lease; NULL: the defaults
  * @returns
  * - PGW_OK: all were accepted
  * - PGW_ELEASE: at least one was refused; the others are done
@@ -277,7 +272,7 @@ typedef struct pgw_table_extend_opts {
 PGW_API pgw_status pgw_table_extend(pgw *h, const pgw_table *t, pgw_row_ref *refs, size_t n,
                                     const pgw_table_extend_opts *opts);
 /**
- * Gives rows up: they are free.
+ * Releases rows: they are free.
  *
  * @param h     the handle
  * @param t     the table
@@ -297,7 +292,7 @@ typedef struct pgw_table_finish_opts {
 #define PGW_TABLE_FINISH_OPTS_INIT {sizeof(pgw_table_finish_opts), NULL, NULL, 0}
 /* clang-format on */
 /**
- * Writes rows and frees them. The role `version` moves on.
+ * Writes rows and frees them. It also changes the role `version`.
  *
  * @param h     the handle
  * @param t     the table
@@ -311,12 +306,11 @@ typedef struct pgw_table_finish_opts {
 PGW_API pgw_status pgw_table_finish(pgw *h, const pgw_table *t, pgw_row_ref *refs, size_t n,
                                     const pgw_table_finish_opts *opts);
 /**
- * Frees rows whose lease is over. They could be claimed without it: this is for those who look at
- * the table.
+ * Frees rows whose lease is over. Claims do not need it; it helps programs that read the columns.
  *
  * @param h      the handle
  * @param t      the table
- * @param batch  1..10000: at most so many
+ * @param batch  1..10000: at most this many
  * @param freed  takes how many; may be NULL
  * @returns PGW_OK, or an error of any verb
  *
@@ -336,7 +330,7 @@ typedef struct pgw_cell {
 typedef struct pgw_table_get_opts {
     size_t struct_size;
     const char *const *key;     /* the values of its key, not NULL */
-    const char *const *columns; /* those to read, as in a claim */
+    const char *const *columns; /* to read, as in a claim */
     size_t columns_count;
 } pgw_table_get_opts;
 /* clang-format off */
@@ -384,32 +378,31 @@ typedef struct pgw_table_update_opts {
  *
  * @param h     the handle
  * @param t     the table
- * @param opts  not NULL: which row, which version, what to write
- * @param next  takes the next version; may be NULL. "": nobody knows it, so read the row again.
+ * @param opts  not NULL: which row, which version, and what to write
+ * @param next  takes the next version; may be NULL. "": it is unknown, so read the row again.
  * @returns
  * - PGW_OK
  * - PGW_ECONFLICT: somebody else wrote or deleted the row since it was read; read it again. A
- *   trigger or a policy of the table that keeps the row from being written looks the same from
- * here: pgw_table_process() tells the difference.
- * - PGW_ENOTFOUND: there is no such row
- * - PGW_EINVAL: a column that is not there, is generated, or has a role
+ *   trigger or a policy that prevents the write also returns this. pgw_table_process()
+ *   distinguishes the two.
+ * - PGW_ENOTFOUND: the row does not exist
+ * - PGW_EINVAL: a column that does not exist, is generated, or has a role
  * - PGW_EEXISTS: a unique key of the table
- * @note Where triggers AFTER UPDATE may write the row again, @p next is what they leave, read in
- * the same transaction. It is "" where that cannot be: one of them is deferred to the commit, the
- * call is armed, or the connection is attached and no transaction is open. The version of a claimed
- * row is that before such triggers.
+ * @note If AFTER UPDATE triggers may write the row again, @p next is the version after them, read
+ *   in the same transaction. It is "" if a trigger is deferred to the commit, the call is armed, or
+ *   the handle is attached and no transaction is open. The version of a claimed row is the one
+ *   before such triggers.
  * @note With the role `version` the version is that column, and every writer must change it. A
- *   number counts up, and at the end of its type begins again at the other end: a version fits
- * again after 2^16 writes of a smallint, 2^32 of an integer. After a failover to an asynchronous
- * standby a number that was lost is given out again, for another state of the row. Use a uuid where
- * that matters.
- * @note Without the role it is the row's place and writing transaction (xmin and ctid), with the
- *   number of transactions and the timeline at the time of reading. No column is needed and every
- *   write counts, also those of a claim or a trigger. A version is good for 2^30 transactions, and
- *   not across a failover or a table rewrite (VACUUM FULL, ALTER TYPE): then it is PGW_ECONFLICT. A
- *   server that was restored from a dump or a copy, or that crashed while others wrote to the table
- *   with synchronous_commit off, may not notice. It needs SELECT on the whole table, and is not for
- *   partitioned tables (PGW_EMISUSE).
+ *   number is incremented and wraps around: a version matches again after 2^16 writes of a
+ *   smallint, 2^32 of an integer. After a failover to an asynchronous standby a lost number is used
+ *   again, for another state of the row. A uuid avoids both.
+ * @note Without the role the version is xmin and ctid of the row, with the number of transactions
+ *   and the timeline at the time of reading. It needs no column, and every write changes it, also a
+ *   claim or a trigger. A version is valid for 2^30 transactions, and not across a failover or a
+ *   rewrite of the table (VACUUM FULL, ALTER TYPE): then the call returns PGW_ECONFLICT. It may
+ *   miss a write after a restore from a dump or a copy, or after a crash while others wrote with
+ *   synchronous_commit off. It needs SELECT on the whole table, and does not work for partitioned
+ *   tables (PGW_EMISUSE).
  */
 PGW_API pgw_status pgw_table_update(pgw *h, const pgw_table *t, const pgw_table_update_opts *opts,
                                     char next[PGW_ROW_VERSION_SIZE]);
@@ -436,8 +429,8 @@ PGW_API const char *pgw_edit_get(const pgw_edit *edit, const char *column);
  */
 PGW_API pgw_status pgw_edit_set(pgw_edit *edit, const char *column, const char *value);
 /**
- * Looks at the row and sets what should change. It may be called several times: it decides from
- * what it reads there, and has no other effect. An error, whichever it is, ends the processing.
+ * Reads the row and sets the columns that should change. It may be called several times, so it must
+ * have no other effect. Any error that it returns ends the processing.
  */
 typedef pgw_status pgw_edit_fn(pgw_edit *edit, void *arg);
 
@@ -445,43 +438,43 @@ typedef pgw_status pgw_edit_fn(pgw_edit *edit, void *arg);
 typedef struct pgw_table_process_opts {
     size_t struct_size;
     const char *const *key;     /* the values of its key, not NULL */
-    const char *const *columns; /* that are read; NULL: all */
+    const char *const *columns; /* to read; NULL: all */
     size_t columns_count;
     int tries;      /* 1 .. 100,000 */
-    const char *op; /* operation id, a UUID as text: applied once, however often it is called; NULL: a random one */
+    const char *op; /* operation id, a UUID as text: the change is applied once over several calls; NULL: a random one */
 } pgw_table_process_opts;
 #define PGW_TABLE_PROCESS_OPTS_INIT {sizeof(pgw_table_process_opts), NULL, NULL, 0, 20, NULL}
 /* clang-format on */
 /**
- * Reads a row, calls @p fn, and writes what it set if the row is still as it was read. Otherwise it
- * starts over, with jitter; also after deadlocks and serialization failures.
+ * Reads a row, calls @p fn, and writes the columns that it set, if the row is unchanged. Otherwise,
+ * and after deadlocks and serialization failures, it starts again, with jitter.
  *
  * @param h     the handle
  * @param t     the table
  * @param opts  not NULL: which row, columns, tries and operation id
- * @param fn    sets what should change. If it set nothing, or only what is there already, nothing
- * is written.
+ * @param fn    sets the columns that should change. If it sets nothing, or only equal values,
+ *              nothing is written.
  * @param arg   its second argument
  * @returns
  * - PGW_OK
  * - PGW_OUTCOME_REPEATED: opts->op was applied by an earlier call. A call that changed nothing
- * keeps no id, so a later call may yet change something.
- * - what @p fn returned
+ *   keeps no id, so a later call may still change something.
+ * - the error that @p fn returned
  * - PGW_ECONFLICT: given up after opts->tries
- * - PGW_EPERM: the row could not be written twice running, and had the same version both times: a
- *   trigger or a policy of the table keeps it as it is, as long as every writer changes the version
+ * - PGW_EPERM: two writes in a row failed although the version did not change, so a trigger or a
+ *   policy of the table prevents them
  * - PGW_ENOTFOUND
  * - PGW_EINVAL: also when the version in the row is NULL
  * - PGW_EEXISTS: a unique key of the table
- * - PGW_EUNKNOWN: the answer to a try was lost, and what came of it could not be looked up; or that
- *   try may still be under way, and a later one, or @p fn, ended with an error
+ * - PGW_EUNKNOWN: the answer to a try was lost, and its outcome could not be read; or that try may
+ *   still commit, and a later try, or @p fn, ended with an error
  * - PGW_ESCHEMA: opts->op without the schema pgwork
- * @note Where the schema pgwork is installed and the role may use it (pgwork_worker,
- *   pgwork_producer), an operation id is written in the same transaction. So an answer that was
- * lost is looked up, and the change is never applied twice. Your ids are kept for a day (setting
- *   op_retention_ms), a random one until the handle has written the next.
- * @note Inside a transaction nothing is repeated after errors of the server: repeat the
- * transaction.
+ * @note If the schema pgwork is installed and the role may use it (pgwork_worker, pgwork_producer),
+ *   an operation id is written in the same transaction. After a lost answer the library reads it,
+ *   so the change is never applied twice. Your ids are kept for a day (setting op_retention_ms), a
+ *   random one until the next write of the handle.
+ * @note Inside a transaction nothing is repeated after an error of the server: repeat the
+ *   transaction.
  *
  *     static pgw_status add(pgw_edit *e, void *arg)
  *     {
@@ -511,31 +504,31 @@ typedef enum pgw_row_lock {
 typedef struct pgw_table_lock_opts {
     size_t struct_size;
     pgw_row_lock strength;
-    int64_t wait_ms;            /* for each row at most so long; 0: don't wait; PGW_DEFAULT: until the call's deadline */
-    bool skip;                  /* leave out what is locked; wait_ms is ignored */
-    const char *const *keys;    /* keys_count times the values of a key, one after the other; NULL: by where */
+    int64_t wait_ms;            /* longest wait per row; 0: none; PGW_DEFAULT: until the deadline of the call */
+    bool skip;                  /* true: leave out locked rows; wait_ms is ignored */
+    const char *const *keys;    /* keys_count keys, one after the other, each with all its values; NULL: by where */
     size_t keys_count;          /* up to 10,000 */
     const char *where;          /* fragment, also beside keys; NULL: all */
     const char *const *values;
     size_t values_count;
-    int max;                    /* at most so many rows, lowest keys first, or PGW_UNLIMITED */
+    int max;                    /* at most this many rows, lowest keys first, or PGW_UNLIMITED */
     const char *const *columns; /* as in a claim */
     size_t columns_count;
 } pgw_table_lock_opts;
 #define PGW_TABLE_LOCK_OPTS_INIT {sizeof(pgw_table_lock_opts), PGW_ROW_LOCK_NO_KEY_UPDATE, PGW_DEFAULT, false, NULL, 0, NULL, NULL, 0, PGW_UNLIMITED, NULL, 0}
 /* clang-format on */
 /**
- * Locks rows until the end of the transaction, in the order of their keys: callers that lock all
- * they need in one call cannot deadlock.
+ * Locks rows until the end of the transaction, in the order of their keys. Callers that lock all
+ * their rows in one call cannot deadlock.
  *
  * @param h     the handle
  * @param t     the table
  * @param opts  which rows, and how; NULL: the defaults
- * @param rows  takes what was locked, in that order; the caller owns it (free with pgw_rows_free)
+ * @param rows  takes the locked rows, in that order; the caller owns them (free with pgw_rows_free)
  * @returns
  * - PGW_OK
  * - PGW_OUTCOME_EMPTY: no such rows
- * - PGW_ELOCKED (wait_ms 0), PGW_ETIMEDOUT: held by somebody else
+ * - PGW_ELOCKED (wait_ms 0), PGW_ETIMEDOUT: another transaction has locked a row
  * - PGW_EMISUSE: no transaction is open
  * @note After an error the transaction has failed: roll it back.
  *
@@ -552,18 +545,18 @@ typedef struct pgw_table_lock_opts {
 PGW_API pgw_status pgw_table_lock(pgw *h, const pgw_table *t, const pgw_table_lock_opts *opts,
                                   pgw_rows **rows);
 
-/* ---- tables the reaper looks after (operator) ---- */
+/* ---- tables whose expired leases the reaper frees (operator) ---- */
 /**
  * Registers a table, so that pgw_tables_reap() and every running reaper (once a second) free its
- * expired rows. Repeating it is harmless.
+ * expired rows. It may be repeated.
  *
  * @param h  the handle
  * @param t  the table
  * @returns PGW_OK, or an error of any verb
- * @note Registering grants nothing on the table: the reaper's role needs SELECT and UPDATE there.
- * @note The table's triggers, and functions in its indexes and constraints, run with the reaper's
- *   rights. Register only tables whose owner may have them, and grant pgwork_operator, which may
- *   register, only to those who may have them. A table that has another owner since is left alone
+ * @note Registering grants nothing: the role of the reaper needs SELECT and UPDATE on the table.
+ * @note Triggers of the table, and functions in its indexes and constraints, run with the rights of
+ *   the reaper. Register only tables whose owner may have these rights. Grant pgwork_operator,
+ *   which may register tables, only to such roles. If the owner of a table changes, reapers skip it
  *   until it is registered again.
  *
  *     static int show(const pgw_table_info *i, void *arg)
@@ -578,7 +571,7 @@ PGW_API pgw_status pgw_table_lock(pgw *h, const pgw_table *t, const pgw_table_lo
  */
 PGW_API pgw_status pgw_table_register(pgw *h, const pgw_table *t);
 /**
- * Removes a table from the register. Its rows stay as they are.
+ * Removes a table from the register. Its rows do not change.
  *
  * @param h       the handle
  * @param schema  its schema
@@ -591,8 +584,8 @@ PGW_API pgw_status pgw_table_unregister(pgw *h, const char *schema, const char *
 typedef struct pgw_table_info {
     size_t struct_size;
     const char *schema, *table, *locked_by, *expires_at, *token;
-    const char *error; /* why the reaper could not do its work the last time; "": it could */
-    int64_t reaped_us; /* when rows were freed last; PGW_NONE: never */
+    const char *error; /* why the last pass of a reaper failed; "": it succeeded */
+    int64_t reaped_us; /* when rows were last freed; PGW_NONE: never */
 } pgw_table_info;
 /**
  * Lists the registered tables.
@@ -610,17 +603,16 @@ PGW_API pgw_status pgw_tables_each(pgw *h, int (*fn)(const pgw_table_info *info,
  * Makes one pass over all registered tables. Also deletes old operation ids.
  *
  * @param h      an opened handle
- * @param batch  at most so many rows of each
+ * @param batch  at most this many rows of each table
  * @param freed  takes how many, also after a failure; may be NULL
  * @returns
  * - PGW_OK
  * - PGW_EMISUSE: on an attached handle, or in a transaction
- * @note What is wrong with one table is noted with it and does not stop the others. Nor does a row
- *   that cannot be freed, which is named by its key. The log (PGW_LOG_WARN) has it when it is news.
- *   A table that somebody has locked is waited for half a second. One that takes 200 ms or more,
- * for whatever reason, is then left alone by every reaper for twenty times as long, up to ten
- * minutes; one with such a row for ten seconds. Told to stop, it leaves the other tables to the
- * next pass.
+ * @note An error of one table is recorded with it and does not stop the others. Nor does a row that
+ *   cannot be freed: the error names its key. Each new error is logged (PGW_LOG_WARN). A locked
+ *   table is waited for at most half a second. After a pass of 200 ms or more, all reapers skip the
+ *   table for twenty times as long, up to ten minutes; after a row that cannot be freed, for ten
+ *   seconds. A stop ends the pass after the current table.
  */
 PGW_API pgw_status pgw_tables_reap(pgw *h, int batch, int64_t *freed);
 /** @} */

@@ -20,16 +20,16 @@ typedef struct pgw_task pgw_task;     /* a job that a handler works on */
  * The one part of the library with threads:
  * - the thread that calls pgw_worker_run() owns the connection that claims and reports results;
  * - `worker.concurrency` threads call the handler;
- * - one thread extends leases, every third of their length, on a connection of its own. Without
- * that connection no job is claimed, and it is opened again and again, as the first one is.
+ * - one thread, the heartbeat, extends each lease when a third of it is over, on a connection of
+ *   its own. While that connection is lost, it is reopened, and no job is claimed.
  *
  * With `worker.concurrency` 0 there are no threads. The calling thread calls the handler, one job
- * at a time, and extends leases and reports results only between jobs. So it claims no more than it
- * hands over at once; `worker.prefetch` is for handlers that are quick.
+ * at a time, and extends leases and reports results only between jobs. So it claims only as many
+ * jobs as it starts at once; `worker.prefetch` is for quick handlers only.
  *
- * Threads of the worker block the program's signals, except those of a fault of their own (SIGSEGV
- * and the like). A program that a handler starts inherits that: give it a mask with
- * posix_spawnattr_setsigmask() or pthread_sigmask() before exec. doc/worker.md has more.
+ * Threads of the worker block the signals of the program, except those of a fault (SIGSEGV and the
+ * like). A program that a handler starts inherits this mask: set another one with
+ * posix_spawnattr_setsigmask(), or pthread_sigmask() before exec. See doc/worker.md.
  *
  *     static pgw_verdict mail(pgw_task *task, void *arg)
  *     {
@@ -62,27 +62,29 @@ typedef struct pgw_task pgw_task;     /* a job that a handler works on */
 /** What a handler decided. */
 typedef enum pgw_verdict {
     PGW_VERDICT_DONE,    /* complete, with the output if one was set */
-    PGW_VERDICT_RETRY,   /* fail: again after the queue's backoff, or the time set by
+    PGW_VERDICT_RETRY,   /* fail: again after the backoff of its kind or queue, or the time set by
                             pgw_task_set_delay */
     PGW_VERDICT_DEAD,    /* fail: to the dead letters at once */
     PGW_VERDICT_SNOOZE,  /* again after the time set by pgw_task_set_delay, no attempt charged */
-    PGW_VERDICT_RELEASE, /* not started after all: ready again, behind what waits, no attempt
+    PGW_VERDICT_RELEASE, /* not started: ready again, behind waiting jobs, no attempt
                             charged */
-    PGW_VERDICT_SETTLED  /* the handler finished the job itself, in its own transaction; the worker
-                          * claims  jobs apart from then on, see pgw_claim_opts */
+    PGW_VERDICT_SETTLED, /* the handler finished the job itself, in its own transaction; the worker
+                          * claims jobs apart from then on, see pgw_claim_opts */
+    PGW_VERDICT_HOLD /* as PGW_VERDICT_SNOOZE, and no job of its queue is claimed until then: see
+                        pgw_hold(). The error text is the reason. */
 } pgw_verdict;
 
 /** Why a handler should give up, as bits. */
 typedef enum pgw_signal {
     PGW_SIGNAL_LOST = 1,     /* the lease is gone: another worker may have the job; write nothing */
     PGW_SIGNAL_CANCELED = 2, /* somebody cancelled the job */
-    PGW_SIGNAL_TIMEOUT = 4,  /* it runs longer than `worker.job_timeout_ms` */
+    PGW_SIGNAL_TIMEOUT = 4,  /* its time is over: `worker.job_timeout_ms`, or see pgw_kind_opts */
     PGW_SIGNAL_STOPPING = 8  /* the worker was asked to stop for the second time */
 } pgw_signal;
 
-/** Handles one job, in a handler thread. @p task is borrowed until it returns. It has to return: a
- * handler that ends its thread instead (pthread_exit) keeps its job leased, and the worker running,
- * until the second stop. */
+/** Handles one job, in a handler thread. @p task is borrowed until it returns. It must return: if
+ * it ends its thread instead (pthread_exit), the job stays leased, and the worker runs until the
+ * second stop. */
 typedef pgw_verdict pgw_handler_fn(pgw_task *task, void *arg);
 /**
  * Handles up to `worker.batch` jobs, as many as there are. It sets each one's verdict with
@@ -116,7 +118,7 @@ PGW_API const pgw_job *pgw_task_job(const pgw_task *task);
  *
  * @param task  the task
  * @returns PGW_SIGNAL_LOST | ...; 0: go on
- * @note Any thread. Cheap: ask often, and always before a lasting effect.
+ * @note Any thread. It is cheap. Call it often, and before each lasting effect.
  */
 PGW_API int pgw_task_signals(const pgw_task *task);
 /**
@@ -125,13 +127,13 @@ PGW_API int pgw_task_signals(const pgw_task *task);
  *
  * @param task  the task
  * @returns a descriptor, made at the first call; PGW_NO_FD: no descriptor left
- * @note It may be late while the heartbeat's thread looks up the name of a server, or cannot reach
- *   one to cancel a call. pgw_task_signals() never is. With `worker.concurrency` 0 nothing makes it
- *   readable.
+ * @note It may become readable late while the heartbeat resolves a host name or cannot reach a
+ *   server to cancel a call. pgw_task_signals() is never late. With `worker.concurrency` 0 it never
+ *   becomes readable.
  */
 PGW_API int pgw_task_fd(pgw_task *task);
 /**
- * Sets the job's result.
+ * Sets the output of the job.
  *
  * @param task  the task
  * @param json  JSON text, copied; NULL: none
@@ -139,7 +141,7 @@ PGW_API int pgw_task_fd(pgw_task *task);
  * - PGW_OK
  * - PGW_EINVAL: not JSON, or more than `payload.max_bytes`
  * - PGW_ENOMEM
- * @note If the server refuses it all the same, the job has failed ("the result was refused") and is
+ * @note If the server refuses it nevertheless, the job fails ("the result was refused") and is
  *   retried.
  */
 PGW_API pgw_status pgw_task_set_output(pgw_task *task, const char *json);
@@ -155,15 +157,15 @@ PGW_API pgw_status pgw_task_set_output(pgw_task *task, const char *json);
 PGW_API pgw_status pgw_task_set_error(pgw_task *task, const char *error);
 /**
  * Sets when to try again, for PGW_VERDICT_RETRY (not set: the queue's backoff; at most a year) and
- * PGW_VERDICT_SNOOZE (not set: a second; at most ten years).
+ * PGW_VERDICT_SNOOZE and PGW_VERDICT_HOLD (not set: a second; at most ten years).
  *
  * @param task      the task
- * @param delay_ms  from now; less than 0 is taken as 0, and more than the limit as the limit
+ * @param delay_ms  from now; a value below 0 counts as 0, above the limit as the limit
  * @returns PGW_OK
  */
 PGW_API pgw_status pgw_task_set_delay(pgw_task *task, int64_t delay_ms);
 /**
- * Sets the verdict, for a pgw_batch_fn. What a pgw_handler_fn returns goes before.
+ * Sets the verdict, for a pgw_batch_fn. If a pgw_handler_fn calls it, the returned verdict counts.
  *
  * @param task     the task
  * @param verdict  the verdict
@@ -171,7 +173,8 @@ PGW_API pgw_status pgw_task_set_delay(pgw_task *task, int64_t delay_ms);
  */
 PGW_API pgw_status pgw_task_set_verdict(pgw_task *task, pgw_verdict verdict);
 
-/** What a worker works on, and what it calls. Give one of the two handlers. */
+/** What a worker works on, and what it calls for each job: one of the two handlers. A worker whose
+ * handlers are all given by pgw_worker_handle() needs none of them. */
 /* clang-format off */
 typedef struct pgw_worker_spec {
     size_t struct_size;
@@ -186,59 +189,111 @@ typedef struct pgw_worker_spec {
 /**
  * Makes a worker.
  *
- * @param conf  copied: worker.*, poll.*, and all that a handle reads; NULL: the defaults
+ * @param conf  copied: worker.*, poll.*, and the properties of a handle; NULL: the defaults
  * @param spec  queues and handler, copied
  * @param w     takes the worker; the caller owns it (free with pgw_worker_free)
  * @returns
  * - PGW_OK
- * - PGW_EINVAL: names or number of queues, no handler or two. There is no message, since there is
- * no worker yet to have it.
+ * - PGW_EINVAL: an invalid name or number of queues, no handler, or two. There is no message,
+ *   because there is no worker that could hold it.
  * - PGW_ENOMEM
  */
 PGW_API pgw_status pgw_worker_new(const pgw_conf *conf, const pgw_worker_spec *spec,
                                   pgw_worker **w);
+/* clang-format off */
+/** How a worker runs jobs of one kind. */
+typedef struct pgw_kind_opts {
+    size_t struct_size;
+    int concurrency;        /* jobs at once, 1 .. 1024; PGW_DEFAULT: `worker.concurrency`, which is the most */
+    int max_attempts;       /* a failure after so many is the last, 1 .. 1000; PGW_DEFAULT: as job or queue say,
+                             * whose number counts, too: give PGW_UNLIMITED there */
+    int64_t timeout_ms;     /* 1 .. 2,592,000,000, or PGW_UNLIMITED; PGW_DEFAULT: `worker.job_timeout_ms`. A job's
+                             * own, "timeout_ms" in its meta, goes before */
+    int64_t backoff_ms;     /* first retry within, 0 .. a year; PGW_DEFAULT: as the queue says */
+    int64_t backoff_cap_ms; /* no retry later than, 0 .. a year; PGW_DEFAULT: 3,600,000. It needs backoff_ms */
+} pgw_kind_opts;
+#define PGW_KIND_OPTS_INIT {sizeof(pgw_kind_opts), PGW_DEFAULT, PGW_DEFAULT, PGW_DEFAULT, PGW_DEFAULT, PGW_DEFAULT}
+/* clang-format on */
 /**
- * Works until @p stop is notified (or, with `worker.until_empty` on, until nothing is left; or
- * after `worker.max_jobs`).
+ * Sets the handler for jobs of a kind. Jobs of other kinds get the handler of pgw_worker_new().
+ *
+ * @param w     the worker
+ * @param kind  copied; "": jobs without a kind. A second call for a kind replaces the first.
+ * @param fn    the handler
+ * @param arg   its second argument
+ * @param opts  limit, timeout and retries; NULL: the defaults
+ * @returns
+ * - PGW_OK
+ * - PGW_EINVAL: an argument, named by pgw_worker_error(); or a thousand kinds have handlers
+ * - PGW_EMISUSE: the worker runs, or handlers of the last run are still busy
+ * - PGW_ENOMEM
+ * @note Without a handler for its kind, and without one of pgw_worker_new(), a job fails: "this
+ *   worker has no handler for kind ...". It is retried as the queue says, so a worker that has the
+ *   handler may get it. Let no worker without the handler serve the queue for long: its attempts
+ *   count.
+ * @note A kind with a limit keeps no handler from jobs of other kinds. A claimed job over the limit
+ *   waits in the worker while others of its kind take less than a quarter of a second. Otherwise it
+ *   is snoozed at once: no attempt is charged, statistics count it as snoozed, and other workers
+ * can have it when it comes back, after a quarter of a second to a minute. As with any delayed job
+ *   that takes a reaper.
+ * @note The limit is this worker's. A queue of its own is better for a kind with a long backlog,
+ *   since its jobs are claimed only when they can run.
+ *
+ *     static pgw_verdict transcode(pgw_task *task, void *arg)
+ *     {
+ *         work(pgw_job_payload(pgw_task_job(task)));
+ *         return arg == NULL ? PGW_VERDICT_DONE : PGW_VERDICT_RETRY;
+ *     }
+ *
+ *     pgw_kind_opts o = PGW_KIND_OPTS_INIT;
+ *     o.concurrency = 1, o.timeout_ms = 3600000; // one at a time, an hour each
+ *     o.max_attempts = 3, o.backoff_ms = 60000;
+ *     st = pgw_worker_handle(w, "transcode", transcode, NULL, &o);
+ *     if (st < 0) fprintf(stderr, "%s\n", pgw_worker_error(w));
+ */
+PGW_API pgw_status pgw_worker_handle(pgw_worker *w, const char *kind, pgw_handler_fn *fn, void *arg,
+                                     const pgw_kind_opts *opts);
+/**
+ * Works until @p stop is notified. With `worker.until_empty` it also ends when no job is left, with
+ * `worker.max_jobs` after so many jobs.
  *
  * @param w     the worker
  * @param stop  borrowed; NULL: none
  * @returns
  * - PGW_OK: stopped
- * - PGW_ETIMEDOUT: handlers are still in the program's code after `worker.stop_ms`. Their threads
- * end when they return; until then what `arg` points to must stay.
- * - PGW_ESCHEMA, PGW_EPERM, PGW_EINVAL, PGW_EPROTO, PGW_ENOMEM (also: no thread can be started): no
- *   point in going on
- * - PGW_EMISUSE: handlers of the last run are still busy
- * @note First notify: it claims no more, requeues unstarted jobs without charging an attempt, waits
- *   for running ones (their leases go on) and returns. Second: it raises PGW_SIGNAL_STOPPING,
- *   reports each result at once and waits for the handlers at most `worker.stop_ms`, and some
- *   seconds more for a server that is slow to take results. What still runs then is not released:
- *   its lease will expire.
- * @note A handler that asks pgw_task_signals() gets PGW_SIGNAL_LOST before anybody else can have
- * its job, by the monotonic clock, even when the whole process was frozen, or (on Linux) the
- * machine was suspended. Not when the server's clock is set forward, which ends leases early, or
- * its rate differs by more than a part in 512 from that here.
- * @note A job whose lease was lost before it began is dropped without a word. One that was
- * cancelled before it began is returned, which ends it. A handler that ignores PGW_SIGNAL_TIMEOUT
- * for `worker.stop_ms` loses its lease. A late verdict is sent to the server all the same: the
- * token decides. One that the server answers with an error is sent again apart from others, after
- * some seconds; the third time it is sent as a failure. If the server refuses that, too, the lease
- * is left to end.
- * @note The log warns once of a queue that does not exist when the worker first finds nothing to do
- *   (not with `worker.until_empty`): its name may be wrong. It also warns once of a queue that is
- *   paused or has delayed jobs only, if the role has the rights of pgwork_operator.
- * @note Connection failures are survived: it reconnects with jitter, and results wait. So is a
- *   server that is read-only: the next session may find the primary. A claim that the server
- * answers with another error (a full disk, a damaged row, a trigger on a table of pgwork) is logged
- *   (PGW_LOG_WARN, once and then once a minute) and made again, after pauses up to
- *   `reconnect.cap_ms`. While one job makes claims fail, none behind it is claimed, also of the
- *   worker's other queues (doc/operations.md, "Claims fail").
+ * - PGW_ETIMEDOUT: after `worker.stop_ms` some handlers have not returned. Their threads end when
+ *   they return. Until then `arg` must stay valid.
+ * - PGW_ESCHEMA, PGW_EPERM, PGW_EINVAL, PGW_EPROTO, PGW_ENOMEM (also: no thread can be started): an
+ *   error that does not pass
+ * - PGW_EMISUSE: handlers of the last run are still busy, or there is no handler at all
+ * @note First notify: the worker claims nothing more, requeues jobs that were not started without
+ *   charging an attempt, waits for running handlers, extends their leases, and returns. Second
+ *   notify: it raises PGW_SIGNAL_STOPPING and waits for the handlers at most `worker.stop_ms`, and
+ *   some seconds more for a slow server. A job that still runs then is not released: its lease
+ *   expires.
+ * @note A handler that calls pgw_task_signals() sees PGW_SIGNAL_LOST before anybody else can get
+ *   its job, even after the process was frozen, or (on Linux) the machine was suspended.
+ *   Exceptions: the server's clock is set forward, or the rates of the clocks differ by more than 1
+ *   in 512.
+ * @note A job whose lease was lost before it started is dropped silently. A job that was cancelled
+ *   before it started is released, which removes it. A handler that ignores PGW_SIGNAL_TIMEOUT for
+ *   `worker.stop_ms` loses its lease. A late verdict is still sent: the token decides. A verdict
+ *   that the server answers with an error is sent again, alone, after some seconds; the third time
+ *   it is sent as a failure. If that is refused, too, the lease expires.
+ * @note When the worker first finds nothing to do, it warns once about each queue that does not
+ *   exist, because the name may be wrong (not with `worker.until_empty`). With the rights of
+ *   pgwork_operator it also warns once about a queue that is paused, is held, or has delayed or
+ * gated jobs only.
+ * @note After a lost connection, or on a read-only server, the worker reconnects with jitter, and
+ *   results wait. A claim that fails for another reason (a full disk, a damaged row, a trigger on a
+ *   table of pgwork) is logged (PGW_LOG_WARN, at once and then once a minute) and repeated after
+ *   pauses of up to `reconnect.cap_ms`. Jobs that make claims fail are put aside
+ *   (doc/operations.md, "Claims fail").
  */
 PGW_API pgw_status pgw_worker_run(pgw_worker *w, pgw_stop *stop);
 /**
- * Sets what is called once in each run when the first claim was answered: there is a session, the
- * schema fits, and the role may claim (sd_notify).
+ * Sets a function that is called once in each run, when the first claim was answered. Then there is
+ * a session, the schema matches, and the role may claim (sd_notify).
  *
  * @param w    the worker
  * @param fn   called from the thread of pgw_worker_run()
@@ -250,7 +305,7 @@ PGW_API pgw_status pgw_worker_run(pgw_worker *w, pgw_stop *stop);
  */
 PGW_API pgw_status pgw_worker_on_ready(pgw_worker *w, void (*fn)(void *arg), void *arg);
 /**
- * Returns what went wrong last. To be asked when pgw_worker_run() has returned.
+ * Returns the last error. Call it after pgw_worker_run() or pgw_worker_handle() has returned.
  *
  * @param w  may be NULL
  * @returns a message or "", borrowed until the next run
@@ -264,9 +319,9 @@ typedef struct pgw_worker_stats {
                                                          * became of the job: the last failure
                                                          * makes it dead */
     int64_t settled; /* by their handlers (PGW_VERDICT_SETTLED) */
-    int64_t refused; /* results that came too late: another claim has the job, or it is gone */
-    int64_t lost;    /* leases that ran out, or were taken away, before there was a result; and
-                      * results given up: the server did not take them before it was to end */
+    int64_t refused; /* late results: another claim has the job, or it is gone */
+    int64_t lost;    /* leases that ended before there was a result; and results that the server did
+                      * not take before the worker ended */
     int64_t claims, empty_claims, reconnects;
     int64_t running; /* with a handler right now */
 } pgw_worker_stats;
@@ -278,7 +333,7 @@ typedef struct pgw_worker_stats {
  * Fills @p stats with a snapshot.
  *
  * @param w      the worker
- * @param stats  takes them
+ * @param stats  takes the counters
  * @returns
  * - PGW_OK
  * - PGW_EINVAL: @p w or @p stats is NULL, or stats->struct_size is not set
@@ -286,8 +341,7 @@ typedef struct pgw_worker_stats {
  */
 PGW_API pgw_status pgw_worker_get_stats(const pgw_worker *w, pgw_worker_stats *stats);
 /**
- * Frees a worker. Handlers that are still busy keep what they need; the last one that returns frees
- * it.
+ * Frees a worker. If handlers are still busy, the last one that returns frees the memory.
  *
  * @param w  may be NULL
  */

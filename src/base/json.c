@@ -14,6 +14,7 @@ typedef struct json {
     const char *p;     /* where we are; after a fault, where it is */
     const char *fault; /* NULL: none so far */
     int depth;
+    const char *wanted, *value;  /* a member of the outermost object, and its value; NULL: none */
     bool object[JSON_DEPTH_MAX]; /* else an array */
 } json;
 
@@ -148,14 +149,23 @@ static void json_walk_scalar(json *j)
 /* Up to the value of the next member. */
 static void json_walk_key(json *j)
 {
+    const char *key;
+    size_t n;
+
     json_skip_space(j);
+    key = j->p + 1;
     json_walk_string(j);
     if (j->fault != NULL) return;
+    n = (size_t)(j->p - key) - 1;
     json_skip_space(j);
-    if (*j->p == ':')
-        j->p++;
-    else
+    if (*j->p != ':') {
         json_fail(j, "is not JSON");
+        return;
+    }
+    j->p++;
+    if (j->depth == 1 && j->wanted != NULL && strncmp(key, j->wanted, n) == 0 &&
+        j->wanted[n] == '\0')
+        j->value = j->p;
 }
 
 static bool json_closes(const json *j)
@@ -200,23 +210,55 @@ static bool json_close(json *j)
     return false;
 }
 
+static void json_begin(json *j, const char *text, const char *wanted)
+{
+    j->p = text;
+    j->fault = j->value = NULL;
+    j->wanted = wanted;
+    j->depth = 0;
+}
+
+static void json_walk(json *j)
+{
+    bool more = true;
+
+    while (more && j->fault == NULL) {
+        more = json_open(j);
+        if (!more && j->fault == NULL) more = json_close(j);
+    }
+}
+
 const char *pgw__json_fault(const char *text, size_t max, size_t *at)
 {
     const char *fault = pgw__text_fault(text, max);
     json j;
-    bool more = true;
 
     *at = fault != NULL && text != NULL ? pgw__utf8_span(text, strnlen(text, max)) : 0;
     if (fault != NULL) return fault;
-    j.p = text;
-    j.fault = NULL;
-    j.depth = 0;
+    json_begin(&j, text, NULL);
     json_skip_space(&j);
     if (*j.p == '\0') return "is empty";
-    while (more && j.fault == NULL) {
-        more = json_open(&j);
-        if (!more && j.fault == NULL) more = json_close(&j);
-    }
+    json_walk(&j);
     *at = (size_t)(j.p - text);
     return j.fault;
+}
+
+bool pgw__json_int(const char *object, const char *name, int64_t *value)
+{
+    char digits[20];
+    size_t n;
+    json j;
+
+    json_begin(&j, object, name);
+    json_walk(&j);
+    if (j.fault != NULL || j.value == NULL) return false;
+    j.p = j.value;
+    json_skip_space(&j);
+    n = strspn(j.p, JSON_DIGITS);
+    *value = -1;
+    if (n == 0 || n >= sizeof(digits)) return true;
+    memcpy(digits, j.p, n);
+    digits[n] = '\0';
+    if (!pgw__int_parse(value, digits)) *value = -1;
+    return true;
 }

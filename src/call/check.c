@@ -140,6 +140,14 @@ pgw_status pgw__check_lease(pgw *h, const char *argument, int64_t lease_ms)
     return pgw__pq_refuse_int(h, argument, lease_ms, "100 .. 86400000, or PGW_DEFAULT");
 }
 
+pgw_status pgw__check_attempts(pgw *h, const char *argument, int attempts)
+{
+    if (h == NULL) return PGW_EINVAL;
+    if (attempts == PGW_DEFAULT || attempts == PGW_UNLIMITED || (attempts >= 1 && attempts <= 1000))
+        return PGW_OK;
+    return pgw__pq_refuse_int(h, argument, attempts, "1 .. 1000, PGW_UNLIMITED or PGW_DEFAULT");
+}
+
 static pgw_status check_size(pgw *h, const char *argument, size_t size, size_t max)
 {
     char message[200];
@@ -259,8 +267,20 @@ static pgw_status check_time(pgw *h, check_path *path, const pgw_job_spec *job)
     return pgw__check_one_time(h, path->text, job->delay_ms, job->run_at_us);
 }
 
+static pgw_status check_expiry(pgw *h, check_path *path, const pgw_job_spec *job)
+{
+    pgw_status st;
+
+    st = pgw__check_int(h, check_field(path, "expires_us"), job->expires_us, 0, INT64_MAX);
+    if (st != PGW_OK || job->ttl_ms == PGW_UNLIMITED) return st;
+    st = pgw__check_int(h, check_field(path, "ttl_ms"), job->ttl_ms, 1, PGW__DELAY_MAX_MS);
+    if (st != PGW_OK || job->expires_us == PGW_NONE) return st;
+    return check_fault(h, path->text, "is set together with expires_us", "one of the two");
+}
+
 static pgw_status check_data(pgw *h, check_path *path, const pgw_job_spec *job, size_t max_bytes)
 {
+    int64_t timeout_ms;
     pgw_status st;
 
     if (job->body == NULL && job->body_size > 0)
@@ -271,8 +291,14 @@ static pgw_status check_data(pgw *h, check_path *path, const pgw_job_spec *job, 
     st = check_size(h, check_field(path, "body"), job->body_size, max_bytes);
     if (st != PGW_OK || job->meta == NULL) return st;
     st = pgw__check_json(h, check_field(path, "meta"), job->meta, max_bytes - job->body_size);
-    if (st != PGW_OK || job->meta[strspn(job->meta, " \t\n\r")] == '{') return st;
-    return check_fault(h, path->text, "is not an object", "a JSON object, or NULL");
+    if (st != PGW_OK) return st;
+    if (job->meta[strspn(job->meta, " \t\n\r")] != '{')
+        return check_fault(h, path->text, "is not an object", "a JSON object, or NULL");
+    if (!pgw__json_int(job->meta, "timeout_ms", &timeout_ms) ||
+        (timeout_ms >= 1 && timeout_ms <= PGW__TIMEOUT_MAX_MS))
+        return PGW_OK;
+    return check_fault(h, check_field(path, "meta.timeout_ms"), "is not a number of milliseconds",
+                       "1 .. 2592000000");
 }
 
 static pgw_status check_tags(pgw *h, check_path *path, const pgw_job_spec *job)
@@ -292,9 +318,15 @@ static pgw_status check_tags(pgw *h, check_path *path, const pgw_job_spec *job)
     return PGW_OK;
 }
 
+#define CHECK_REPLACE_ALL                                                        \
+    (PGW_KEY_REPLACE_PAYLOAD | PGW_KEY_REPLACE_KIND | PGW_KEY_REPLACE_PRIORITY | \
+     PGW_KEY_REPLACE_TIME)
+
 static pgw_status check_key(pgw *h, check_path *path, const pgw_job_spec *job)
 {
-    bool period = job->key_scope == PGW_KEY_SCOPE_PERIOD;
+    const bool delay = job->key_policy == PGW_KEY_POLICY_DELAY;
+    const bool period = job->key_scope == PGW_KEY_SCOPE_PERIOD || delay;
+    const bool replace = job->key_policy == PGW_KEY_POLICY_REPLACE || delay;
     pgw_status st;
 
     /* with or without a key: the caller maps these two to their words */
@@ -302,13 +334,22 @@ static pgw_status check_key(pgw *h, check_path *path, const pgw_job_spec *job)
                         PGW_KEY_SCOPE_PERIOD);
     if (st != PGW_OK) return st;
     st = pgw__check_int(h, check_field(path, "key_policy"), (int64_t)job->key_policy, 0,
-                        PGW_KEY_POLICY_ERROR);
+                        PGW_KEY_POLICY_DELAY);
     if (st != PGW_OK) return st;
-    if (job->key == NULL) return PGW_OK;
+    st = pgw__check_int(h, check_field(path, "key_replace"), job->key_replace, 0,
+                        replace ? CHECK_REPLACE_ALL : 0);
+    if (st != PGW_OK || job->key == NULL) return st;
     st = pgw__check_name(h, check_field(path, "key"), job->key, PGW__KEY_MAX);
     if (st != PGW_OK) return st;
-    return pgw__check_int(h, check_field(path, "key_period_ms"), job->key_period_ms, period,
-                          period ? PGW__PERIOD_MAX_MS : 0);
+    st = pgw__check_int(h, check_field(path, "key_period_ms"), job->key_period_ms, period,
+                        period ? PGW__PERIOD_MAX_MS : 0);
+    if (st != PGW_OK || !delay) return st;
+    if (job->key_scope == PGW_KEY_SCOPE_PERIOD)
+        return pgw__pq_refuse(h, check_field(path, "key_scope"), "PGW_KEY_SCOPE_PERIOD",
+                              "PGW_KEY_SCOPE_READY with PGW_KEY_POLICY_DELAY");
+    return job->run_at_us != 0 ? PGW_OK
+                               : pgw__check_int(h, check_field(path, "delay_ms"), job->delay_ms, 1,
+                                                job->key_period_ms);
 }
 
 static pgw_status check_job(pgw *h, check_path *path, pgw_job_spec *mine, const void *given,
@@ -333,8 +374,7 @@ static pgw_status check_job(pgw *h, check_path *path, pgw_job_spec *mine, const 
     if (st != PGW_OK) return st;
     st = check_time(h, path, mine);
     if (st != PGW_OK) return st;
-    if (mine->max_attempts != PGW_DEFAULT)
-        st = pgw__check_int(h, check_field(path, "max_attempts"), mine->max_attempts, 1, 1000);
+    st = pgw__check_attempts(h, check_field(path, "max_attempts"), mine->max_attempts);
     if (st != PGW_OK) return st;
     st = pgw__check_lease(h, check_field(path, "lease_ms"), mine->lease_ms);
     if (st != PGW_OK) return st;
@@ -344,9 +384,8 @@ static pgw_status check_job(pgw *h, check_path *path, pgw_job_spec *mine, const 
         st = pgw__check_name(h, check_field(path, "group"), mine->group, PGW__GROUP_MAX);
         if (st != PGW_OK) return st;
     }
-    st = pgw__check_int(h, check_field(path, "expires_us"), mine->expires_us, 0, INT64_MAX);
-    if (st != PGW_OK) return st;
-    return check_key(h, path, mine);
+    st = check_expiry(h, path, mine);
+    return st == PGW_OK ? check_key(h, path, mine) : st;
 }
 
 pgw_status pgw__check_new(pgw *h, pgw_job_spec *mine, const void *given, int64_t index,

@@ -10,17 +10,19 @@
 
 #include "pgwork.h"
 
-#define PGW__BATCH_MAX     10000 /* jobs of one statement */
-#define PGW__QUEUES_MAX    64    /* queues of one claim */
-#define PGW__TAGS_MAX      32
-#define PGW__TAG_MAX       255
-#define PGW__GROUP_MAX     255
-#define PGW__HOLDER_MAX    255
-#define PGW__ANY_NAME_MAX  255
-#define PGW__LEASE_MIN_MS  100
-#define PGW__LEASE_MAX_MS  86400000
-#define PGW__DELAY_MAX_MS  INT64_C(315360000000) /* ten years */
-#define PGW__PERIOD_MAX_MS INT64_C(31536000000)  /* a year */
+#define PGW__BATCH_MAX      10000 /* jobs of one statement */
+#define PGW__QUEUES_MAX     64    /* queues of one claim */
+#define PGW__TAGS_MAX       32
+#define PGW__TAG_MAX        255
+#define PGW__GROUP_MAX      255
+#define PGW__HOLDER_MAX     255
+#define PGW__ANY_NAME_MAX   255
+#define PGW__LEASE_MIN_MS   100
+#define PGW__LEASE_MAX_MS   86400000
+#define PGW__REASON_MAX     1000
+#define PGW__TIMEOUT_MAX_MS INT64_C(2592000000)   /* of a job: 30 days */
+#define PGW__DELAY_MAX_MS   INT64_C(315360000000) /* ten years */
+#define PGW__PERIOD_MAX_MS  INT64_C(31536000000)  /* a year */
 
 pgw_status pgw__check_handle(pgw *h);
 pgw_status pgw__check_given(pgw *h, const char *argument, const void *pointer); /* not NULL */
@@ -35,7 +37,7 @@ pgw_status pgw__check_name(pgw *h, const char *argument, const char *text, size_
 /* Each of the n elements. */
 pgw_status pgw__check_all_names(pgw *h, const char *array, const char *const *names, size_t n,
                                 size_t max);
-/* Of a lock or a semaphore: any UTF-8 of 1 to 255 bytes. */
+/* Of a lock, a semaphore or a rate: any UTF-8 of 1 to 255 bytes. */
 pgw_status pgw__check_any_name(pgw *h, const char *argument, const char *text);
 pgw_status pgw__check_queue(pgw *h,
                             const char *queue); /* handle and name: the first line of most verbs */
@@ -46,6 +48,7 @@ pgw_status pgw__check_limit(pgw *h, const char *argument, int64_t limit);
 /* How long to wait: 0 .. most ms, or PGW_UNLIMITED. */
 pgw_status pgw__check_wait(pgw *h, const char *argument, int64_t ms, int64_t most);
 pgw_status pgw__check_lease(pgw *h, const char *argument, int64_t lease_ms); /* or PGW_DEFAULT */
+pgw_status pgw__check_attempts(pgw *h, const char *argument, int attempts);  /* so, too */
 pgw_status pgw__check_json(pgw *h, const char *argument, const char *json,
                            size_t max); /* max: PGW_ELIMIT above */
 

@@ -191,6 +191,7 @@ pgw_status pgw_cron_create(pgw *h, const char *schedule, const char *expression,
             P_INT8(o.grace_ms),
             P_INT8(o.jitter_ms),
             P_INT8(o.timeout_ms),
+            P_INT8_OR_NULL(job.ttl_ms, job.ttl_ms == PGW_UNLIMITED),
             P_END,
         };
         const pgw__call call = {

@@ -10,8 +10,20 @@
 #include "call/check.h"
 
 static const char *const enqueue_scopes[] = {"unfinished", "ready",
-                                             "period"};                     /* by pgw_key_scope */
-static const char *const enqueue_policies[] = {"skip", "replace", "error"}; /* by pgw_key_policy */
+                                             "period"}; /* by pgw_key_scope */
+static const char *const enqueue_policies[] = {"skip", "replace", "error",
+                                               "delay"}; /* by pgw_key_policy */
+
+/* The words of key_replace; how many. */
+static size_t enqueue_replaced(const char *words[4], int key_replace)
+{
+    static const char *const all[] = {"payload", "kind", "priority", "time"};
+    size_t i, n = 0;
+
+    for (i = 0; i < 4; i++)
+        if (key_replace & 1 << i) words[n++] = all[i];
+    return n;
+}
 
 /* A UUID in text into 16 bytes; *op becomes NULL when there is none. */
 static pgw_status enqueue_op(pgw *h, unsigned char bytes[16], const unsigned char **op,
@@ -61,6 +73,8 @@ pgw_status pgw_enqueue(pgw *h, const char *queue, const pgw_job_spec *job, int64
     st = enqueue_op(h, uuid, &given_op, "job.op", j.op);
     if (st != PGW_OK) return st;
     {
+        const char *replaced[4];
+        const size_t n_replaced = enqueue_replaced(replaced, j.key_replace);
         const pgw__param params[] = {
             P_TEXT(queue),
             P_JSONB(j.payload),
@@ -80,6 +94,8 @@ pgw_status pgw_enqueue(pgw *h, const char *queue, const pgw_job_spec *job, int64
             P_TEXT(j.group),
             P_TIME_OR_NULL(j.expires_us, j.expires_us == 0),
             P_JSONB(j.meta),
+            P_INT8_OR_NULL(j.ttl_ms, j.ttl_ms == PGW_UNLIMITED),
+            P_ARRAY(TEXT, n_replaced > 0 ? replaced : NULL, n_replaced),
             P_END,
         };
         const pgw__call call = {
@@ -101,13 +117,14 @@ typedef struct enqueue_columns {
     size_t n;
     const char **payloads, **kinds, **keys, **tags, **groups, **metas;
     pgw__bytes *bodies;
-    int64_t *run_ats, *delays, *leases, *expires;
+    int64_t *run_ats, *delays, *leases, *expires, *ttls;
     int32_t *priorities, *attempts;
     size_t *tag_ats; /* where in tag_text the array of tags of job i begins */
     pgw__buf tag_text;
-    pgw_job_spec first; /* operation id, and scope, policy and period of the unique keys, are its */
+    /* operation id, scope, policy and period of the unique keys, and key_replace, are its */
+    pgw_job_spec first;
     bool any_kind, any_body, any_priority, any_run_at, any_delay, any_attempts, any_lease, any_tags,
-        any_key, any_group, any_expires, any_meta;
+        any_key, any_group, any_expires, any_meta, any_ttl;
     void *block;
 } enqueue_columns;
 
@@ -118,7 +135,7 @@ static pgw_status enqueue_columns_make(pgw *h, enqueue_columns *c, size_t n)
     memset(c, 0, sizeof(*c));
     c->n = n;
     pgw__buf_init(&c->tag_text, (size_t)1 << 30);
-    c->block = pgw__mem_zero(n, 6 * sizeof(char *) + sizeof(pgw__bytes) + 4 * sizeof(int64_t) +
+    c->block = pgw__mem_zero(n, 6 * sizeof(char *) + sizeof(pgw__bytes) + 5 * sizeof(int64_t) +
                                     sizeof(size_t) + 2 * sizeof(int32_t));
     if (c->block == NULL) return pgw__pq_reject(h, PGW_ENOMEM, NULL, NULL);
     /* from the widest elements to the narrowest, so that each array is aligned */
@@ -134,6 +151,7 @@ static pgw_status enqueue_columns_make(pgw *h, enqueue_columns *c, size_t n)
     c->delays = (void *)at, at += n * sizeof(int64_t);
     c->leases = (void *)at, at += n * sizeof(int64_t);
     c->expires = (void *)at, at += n * sizeof(int64_t);
+    c->ttls = (void *)at, at += n * sizeof(int64_t);
     c->tag_ats = (void *)at, at += n * sizeof(size_t);
     c->priorities = (void *)at, at += n * sizeof(int32_t);
     c->attempts = (void *)at;
@@ -176,11 +194,12 @@ static void enqueue_columns_put(enqueue_columns *c, size_t i, const pgw_job_spec
     c->priorities[i] = j->priority;
     c->run_ats[i] = j->run_at_us != 0 ? j->run_at_us : INT64_MIN;
     c->delays[i] = j->delay_ms;
-    c->attempts[i] = j->max_attempts != PGW_DEFAULT ? j->max_attempts : 0;
+    c->attempts[i] = j->max_attempts;
     c->leases[i] = j->lease_ms != PGW_DEFAULT ? j->lease_ms : 0;
     c->groups[i] = j->group;
     c->expires[i] = j->expires_us != 0 ? j->expires_us : INT64_MIN;
     c->metas[i] = j->meta;
+    c->ttls[i] = j->ttl_ms != PGW_UNLIMITED ? j->ttl_ms : 0;
     if (j->tags_count > 0) {
         c->tag_ats[i] = c->tag_text.len + 1; /* 0: none */
         enqueue_tags(&c->tag_text, j->tags, j->tags_count);
@@ -197,6 +216,7 @@ static void enqueue_columns_put(enqueue_columns *c, size_t i, const pgw_job_spec
     c->any_group |= j->group != NULL;
     c->any_expires |= j->expires_us != 0;
     c->any_meta |= j->meta != NULL;
+    c->any_ttl |= j->ttl_ms != PGW_UNLIMITED;
 }
 
 /* An array of an older caller's jobs has a smaller stride. */
@@ -268,6 +288,8 @@ static pgw_status enqueue_many_read(pgw *h, const pgw__rows *rows, void *ctx)
 static pgw_status enqueue_columns_send(pgw *h, const enqueue_columns *c, const enqueue_many *ctx,
                                        const char *queue, const unsigned char *op)
 {
+    const char *replaced[4];
+    const size_t n_replaced = enqueue_replaced(replaced, c->first.key_replace);
     const pgw__param params[] = {
         P_TEXT(queue),
         P_ARRAY(JSONB, c->payloads, c->n),
@@ -287,6 +309,8 @@ static pgw_status enqueue_columns_send(pgw *h, const enqueue_columns *c, const e
         P_ARRAY(TEXT, c->any_group ? c->groups : NULL, c->n),
         P_ARRAY(TIME, c->any_expires ? c->expires : NULL, c->n),
         P_ARRAY(JSONB, c->any_meta ? c->metas : NULL, c->n),
+        P_ARRAY(INT8, c->any_ttl ? c->ttls : NULL, c->n),
+        P_ARRAY(TEXT, n_replaced > 0 ? replaced : NULL, n_replaced),
         P_END,
     };
     const pgw__call call = {

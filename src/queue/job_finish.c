@@ -183,6 +183,24 @@ pgw_status pgw_snooze(pgw *h, const char *queue, pgw_ref *refs, size_t n,
     }
 }
 
+pgw_status pgw_hold(pgw *h, const char *queue, pgw_ref *refs, size_t n, const pgw_hold_opts *opts)
+{
+    pgw_hold_opts o = PGW_HOLD_OPTS_INIT;
+    char words[PGW__REASON_MAX + 1];
+    pgw_status st = finish_check(h, queue, refs, n);
+
+    if (st == PGW_OK) st = pgw__check_opts(h, "opts", &o, sizeof(o), opts);
+    if (st == PGW_OK) st = pgw__check_int(h, "opts->for_ms", o.for_ms, 1, PGW__DELAY_MAX_MS);
+    if (st != PGW_OK) return st;
+    if (o.reason != NULL) pgw__text_mend(words, sizeof(words), o.reason);
+    {
+        const pgw__param extra[] = {P_INT8(o.for_ms), P_TEXT(o.reason != NULL ? words : NULL),
+                                    P_END};
+
+        return finish(h, PGW__SQL_JOB_HOLD, queue, refs, n, extra);
+    }
+}
+
 pgw_status pgw_release(pgw *h, const char *queue, pgw_ref *refs, size_t n)
 {
     const pgw__param extra[] = {P_END};

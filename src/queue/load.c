@@ -40,6 +40,8 @@ struct pgw_load {
     size_t sent;                           /* bytes in it */
     int64_t queue_id, server_us, clock_us; /* the times at the server and here */
     int64_t rows;
+    int64_t position; /* the last one that was drawn before it */
+    bool expiring;    /* some of its jobs expire */
 
     /* by batches: copies of the jobs, each with its strings in one block */
     pgw_job_spec *jobs;
@@ -118,7 +120,7 @@ static void load_tags(pgw__buf *b, const pgw_job_spec *j)
 }
 
 /* The fields that both tables share, in the order of the COPY statements. */
-static void load_common(pgw__buf *b, const pgw_job_spec *j)
+static void load_common(pgw__buf *b, const pgw_job_spec *j, int64_t expires_us)
 {
     if (j->max_attempts != PGW_DEFAULT)
         load_int4(b, j->max_attempts);
@@ -139,16 +141,27 @@ static void load_common(pgw__buf *b, const pgw_job_spec *j)
     else
         load_null(b);
     load_text(b, j->group);
-    if (j->expires_us != 0)
-        load_time(b, j->expires_us);
+    if (expires_us != 0)
+        load_time(b, expires_us);
     else
         load_null(b);
     load_json(b, j->meta);
 }
 
+/* By the server's clock. */
+static int64_t load_now(const pgw_load *l)
+{
+    return l->server_us + (pgw__clock_us() - l->clock_us);
+}
+
 static void load_row(pgw_load *l, const pgw_job_spec *j, int64_t run_at_us)
 {
     pgw__buf *b = run_at_us > 0 ? &l->delayed.rows : &l->live.rows;
+    int64_t expires_us = j->expires_us;
+
+    if (j->ttl_ms != PGW_UNLIMITED)
+        expires_us = (run_at_us > 0 ? run_at_us : load_now(l)) + j->ttl_ms * 1000;
+    l->expiring |= expires_us != 0;
 
     if (run_at_us > 0) {
         pgw__buf_be16(b, 12);
@@ -160,7 +173,7 @@ static void load_row(pgw_load *l, const pgw_job_spec *j, int64_t run_at_us)
         load_int4(b, l->queue_id);
         load_int2(b, 2 * j->priority + 1);
     }
-    load_common(b, j);
+    load_common(b, j, expires_us);
 }
 
 static pgw_status load_close_stream(pgw_load *l, bool keep)
@@ -195,12 +208,6 @@ static pgw_status load_flush_stream(pgw_load *l, load_stream *s)
     if (st != PGW_OK) l->open = NULL; /* the server has given it up */
     pgw__buf_reset(&s->rows);
     return st;
-}
-
-/* By the server's clock. */
-static int64_t load_now(const pgw_load *l)
-{
-    return l->server_us + (pgw__clock_us() - l->clock_us);
 }
 
 /* 0: at once */
@@ -311,6 +318,7 @@ static pgw_status load_read_open(pgw *h, const pgw__rows *rows, void *ctx)
     l->queue_id = pgw__rows_int(rows, 0, 0);
     if (most < l->max_bytes) l->max_bytes = most;
     l->server_us = pgw__rows_time_us(rows, 0, 3);
+    l->position = pgw__rows_int(rows, 0, 5);
     l->clock_us = pgw__clock_us();
     if (pgw__rows_int(rows, 0, 2) == 0) return PGW_OK;
     return pgw__pq_fail(h, PGW_EPAUSED, "the queue is being drained and takes no jobs",
@@ -458,7 +466,8 @@ pgw_status pgw_load_add(pgw_load *load, const pgw_job_spec *job)
 
 static pgw_status load_close_copy(pgw_load *l)
 {
-    const pgw__param params[] = {P_INT4(l->queue_id), P_END};
+    const pgw__param params[] = {P_INT4(l->queue_id), P_INT8_OR_NULL(l->position, !l->expiring),
+                                 P_END};
     const pgw__call close = {.sql = PGW__SQL_LOAD_CLOSE, .params = params, .flags = PGW__WRITES};
     pgw_status st = load_flush_stream(l, &l->live);
 

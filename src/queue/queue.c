@@ -8,6 +8,8 @@
 
 #define QUEUE_YEAR_MS INT64_C(31536000000)
 
+static const char *const queue_expired[] = {"dead", "drop"}; /* by pgw_expired */
+
 /* ---- settings; PGW_DEFAULT leaves one unchanged ---- */
 
 static pgw_status queue_settings(pgw *h, pgw__sql sql, const char *queue,
@@ -25,12 +27,16 @@ static pgw_status queue_settings(pgw *h, pgw__sql sql, const char *queue,
         st = pgw__check_int(h, "opts->backoff_cap_ms", o.backoff_cap_ms, 0, QUEUE_YEAR_MS);
     if (st == PGW_OK && o.retention_ms != PGW_DEFAULT)
         st = pgw__check_int(h, "opts->retention_ms", o.retention_ms, 0, 100 * QUEUE_YEAR_MS);
-    if (st == PGW_OK && o.max_attempts != PGW_DEFAULT)
-        st = pgw__check_int(h, "opts->max_attempts", o.max_attempts, 1, 1000);
+    if (st == PGW_OK && o.dead_retention_ms != PGW_DEFAULT && o.dead_retention_ms != PGW_UNLIMITED)
+        st = pgw__check_int(h, "opts->dead_retention_ms", o.dead_retention_ms, 1,
+                            100 * QUEUE_YEAR_MS);
+    if (st == PGW_OK) st = pgw__check_attempts(h, "opts->max_attempts", o.max_attempts);
     if (st == PGW_OK && o.max_bytes != PGW_DEFAULT)
         st = pgw__check_int(h, "opts->max_bytes", o.max_bytes, 1, PGW__BYTES_MAX);
     if (st == PGW_OK && o.notify != PGW_SWITCH_DEFAULT)
         st = pgw__check_int(h, "opts->notify", o.notify, PGW_SWITCH_OFF, PGW_SWITCH_ON);
+    if (st == PGW_OK && o.expired != PGW_EXPIRED_DEFAULT)
+        st = pgw__check_int(h, "opts->expired", o.expired, PGW_EXPIRED_DEAD, PGW_EXPIRED_DROP);
     if (st == PGW_OK && o.payload_visible != PGW_SWITCH_DEFAULT)
         st = pgw__check_int(h, "opts->payload_visible", o.payload_visible, PGW_SWITCH_OFF,
                             PGW_SWITCH_ON);
@@ -39,7 +45,7 @@ static pgw_status queue_settings(pgw *h, pgw__sql sql, const char *queue,
         const pgw__param params[] = {
             P_TEXT(queue),
             P_INT8_OR_NULL(o.lease_ms, o.lease_ms < 0),
-            P_INT4_OR_NULL(o.max_attempts, o.max_attempts < 0),
+            P_INT4_OR_NULL(o.max_attempts, o.max_attempts == PGW_DEFAULT),
             P_INT8_OR_NULL(o.backoff_ms, o.backoff_ms < 0),
             P_INT8_OR_NULL(o.backoff_cap_ms, o.backoff_cap_ms < 0),
             P_INT8_OR_NULL(o.retention_ms, o.retention_ms < 0),
@@ -47,6 +53,8 @@ static pgw_status queue_settings(pgw *h, pgw__sql sql, const char *queue,
             {.type = PGW__BOOL,
              .null = o.notify == PGW_SWITCH_DEFAULT,
              .v.b = o.notify == PGW_SWITCH_ON},
+            P_TEXT(o.expired != PGW_EXPIRED_DEFAULT ? queue_expired[o.expired] : NULL),
+            P_INT8_OR_NULL(o.dead_retention_ms, o.dead_retention_ms == PGW_DEFAULT),
             {.type = PGW__BOOL,
              .null = o.payload_visible == PGW_SWITCH_DEFAULT,
              .v.b = o.payload_visible == PGW_SWITCH_ON},
@@ -90,6 +98,42 @@ pgw_status pgw_queue_drain(pgw *h, const char *queue)
 pgw_status pgw_queue_resume(pgw *h, const char *queue)
 {
     return queue_switch(h, PGW__SQL_QUEUE_RESUME, queue);
+}
+
+pgw_status pgw_queue_hold(pgw *h, const char *queue, const pgw_queue_hold_opts *opts)
+{
+    pgw_queue_hold_opts o = PGW_QUEUE_HOLD_OPTS_INIT;
+    char words[PGW__REASON_MAX + 1];
+    pgw_status st = pgw__check_queue(h, queue);
+
+    if (st == PGW_OK) st = pgw__check_opts(h, "opts", &o, sizeof(o), opts);
+    if (st == PGW_OK) st = pgw__check_int(h, "opts->until_us", o.until_us, 0, INT64_MAX);
+    if (st == PGW_OK)
+        st = pgw__check_int(h, "opts->for_ms", o.for_ms, o.until_us == 0,
+                            o.until_us == 0 ? PGW__DELAY_MAX_MS : 0);
+    if (st != PGW_OK) return st;
+    if (o.reason != NULL) pgw__text_mend(words, sizeof(words), o.reason);
+    {
+        const pgw__param params[] = {
+            P_TEXT(queue),
+            P_TIME_OR_NULL(o.until_us, o.until_us == 0),
+            P_INT8_OR_NULL(o.for_ms, o.until_us != 0),
+            P_TEXT(o.reason != NULL ? words : NULL),
+            P_END,
+        };
+
+        return pgw__ask(h, PGW__SQL_QUEUE_HOLD, params);
+    }
+}
+
+pgw_status pgw_queue_unhold(pgw *h, const char *queue)
+{
+    bool held = false;
+    const pgw__param params[] = {P_TEXT(queue), P_END};
+    pgw_status st = pgw__check_queue(h, queue);
+
+    if (st == PGW_OK) st = pgw__ask_flag(h, &held, PGW__SQL_QUEUE_UNHOLD, params, PGW__WRITES);
+    return st == PGW_OK && !held ? PGW_OUTCOME_EMPTY : st;
 }
 
 pgw_status pgw_queue_limit(pgw *h, const char *queue, int limit)
@@ -188,7 +232,14 @@ typedef struct queue_each {
     void *arg;
 } queue_each;
 
-/* Columns: name, paused, draining, the settings and the depth in the order of their structs. */
+static pgw_expired queue_expired_from(const char *word)
+{
+    return word != NULL && strcmp(word, queue_expired[PGW_EXPIRED_DROP]) == 0 ? PGW_EXPIRED_DROP
+                                                                              : PGW_EXPIRED_DEAD;
+}
+
+/* Columns: name, paused, draining, the settings and the depth in the order of their structs, the
+ * hold. */
 static pgw_status queue_read_each(pgw *h, const pgw__rows *rows, void *ctx)
 {
     const queue_each *each = ctx;
@@ -211,8 +262,12 @@ static pgw_status queue_read_each(pgw *h, const pgw__rows *rows, void *ctx)
         opts.max_attempts = (int)pgw__rows_int(rows, row, 7);
         opts.max_bytes = (int)pgw__rows_int(rows, row, 8);
         opts.notify = pgw__rows_int(rows, row, 9) != 0 ? PGW_SWITCH_ON : PGW_SWITCH_OFF;
-        opts.payload_visible = pgw__rows_int(rows, row, 10) != 0 ? PGW_SWITCH_ON : PGW_SWITCH_OFF;
-        queue_depth_from(&depth, rows, row, 11);
+        opts.expired = queue_expired_from(pgw__rows_text(rows, row, 10, NULL));
+        opts.dead_retention_ms = pgw__rows_int(rows, row, 11);
+        opts.payload_visible = pgw__rows_int(rows, row, 12) != 0 ? PGW_SWITCH_ON : PGW_SWITCH_OFF;
+        queue_depth_from(&depth, rows, row, 13);
+        info.held_until_us = pgw__rows_null(rows, row, 20) ? 0 : pgw__rows_time_us(rows, row, 20);
+        info.hold_reason = pgw__rows_text(rows, row, 21, NULL);
         stop = each->fn(&info, each->arg);
     }
     return count > 0 ? PGW_OK : PGW_OUTCOME_EMPTY;

@@ -4,15 +4,19 @@
 -- params: none
 -- returns: grade int, check_name text, finding text, advice text
 WITH d AS MATERIALIZED (
-    SELECT q.queue AS name, q.paused, q.draining, q.ready, q.leased, q.dead, q.oldest_ms * interval '1 ms' AS oldest,
+    SELECT q.queue AS name, coalesce(h.paused, q.paused) AS paused, h.until, h.reason, q.draining, q.ready, q.leased, q.dead, q.oldest_ms * interval '1 ms' AS oldest,
            CASE WHEN q.queue LIKE '-%' THEN '-- ' ELSE '' END || '''' || replace(q.queue, '''', '''"''"''') || '''' AS typed -- for a shell
-      FROM pgwork.queue_list(at_most => 1000) q
+      FROM pgwork.queue_list(at_most => 1000) q LEFT JOIN pgwork.queue_holds() h USING (queue)
 ), found AS (
     SELECT 1 AS grade, 'queues' AS check_name, format('queue "%s" is paused: its jobs are not claimed%s', d.name,
                                                             ', its oldest ready job has waited for ' || justify_hours(date_trunc('second', nullif(d.oldest, '0')))) AS finding,
            format('Run `pgwork queue resume %s` when the reason is gone.', d.typed) AS advice
       FROM d WHERE d.paused
     UNION ALL
+    SELECT 1, 'queues', format('queue "%s" is held until %s: its jobs are not claimed before', d.name, date_trunc('second', d.until)) || coalesce(' (' || d.reason || ')', ''),
+           format('Run `pgwork queue unhold %s` to end the hold.', d.typed)
+      FROM d WHERE d.until IS NOT NULL
+     UNION ALL
     SELECT 1, 'queues', format('queue "%s" is draining: nothing can be enqueued', d.name),
            format('Run `pgwork queue resume %s` when the reason is gone.', d.typed)
       FROM d WHERE d.draining
@@ -24,7 +28,7 @@ WITH d AS MATERIALIZED (
                        ELSE 'none of the first 1000 is leased: no worker claims from it' END),
            CASE WHEN d.leased > 0 THEN format('If all workers are busy, start more. `pgwork ls -s leased %s` lists the leased jobs with their holders and overdue leases.', d.typed)
                 ELSE format('Check that workers run for exactly this queue name, and that their log shows no failed claims. To let the jobs wait, run `pgwork queue pause %s`.', d.typed) END
-      FROM d WHERE NOT d.paused AND d.oldest > interval '5 min'
+      FROM d WHERE NOT d.paused AND d.until IS NULL AND d.oldest > interval '5 min'
     UNION ALL
     SELECT 1, 'dead letters', format('dead letters in queue "%s": %s', d.name, d.dead) ||
                               CASE WHEN d.dead = 1000 THEN ' or more' ELSE format(', the last one died %s ago', date_trunc('second', clock_timestamp() - l.last)) END,

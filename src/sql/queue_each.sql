@@ -1,6 +1,7 @@
--- Lists all queues, or one by name, with settings and counts.
+-- Lists all queues, or one by name, with settings and counts. paused: by an operator, not by a hold alone.
 -- params: at_most bigint, queue text
--- returns: queue text, paused boolean, draining boolean, lease_ms int, backoff_ms bigint, backoff_cap_ms bigint, retention_ms bigint, max_attempts int, max_bytes int, notify boolean, payload_visible boolean, ready bigint, leased bigint, delayed bigint, gated bigint, dead bigint, done bigint, oldest_ms bigint
-SELECT queue, paused, draining, lease_ms, backoff_ms, backoff_cap_ms, retention_ms, max_attempts, max_bytes, notify, payload_visible,
-       ready, leased, delayed, gated, dead, done, oldest_ms
-  FROM pgwork.queue_list($2, $1)
+-- returns: queue text, paused boolean, draining boolean, lease_ms int, backoff_ms bigint, backoff_cap_ms bigint, retention_ms bigint, max_attempts int, max_bytes int, notify boolean, expired text, dead_retention_ms bigint, payload_visible boolean, ready bigint, leased bigint, delayed bigint, gated bigint, dead bigint, done bigint, oldest_ms bigint, held_until timestamptz, hold_reason text
+SELECT q.queue, coalesce(h.paused, q.paused), q.draining, q.lease_ms, q.backoff_ms, q.backoff_cap_ms, q.retention_ms,
+       q.max_attempts, q.max_bytes, q.notify, q.expired, q.dead_retention_ms, q.payload_visible, q.ready, q.leased, q.delayed, q.gated, q.dead, q.done, q.oldest_ms, h.until, h.reason
+  FROM pgwork.queue_list($2, $1) q LEFT JOIN pgwork.queue_holds($2) h USING (queue)
+ ORDER BY q.queue

@@ -13,6 +13,7 @@
 #include "queue/job.h"
 #include "worker/worker_flush.h"
 #include "worker/worker_heartbeat.h"
+#include "worker/worker_kind.h"
 #include "worker/worker_pool.h"
 #include "worker/worker_report.h"
 #include "worker/worker_why.h"
@@ -45,7 +46,7 @@ static void worker_read_conf(pgw_worker *w)
     const pgw_conf *c = w->given.conf;
 
     w->given.concurrency = (int)pgw__conf_int(c, "worker.concurrency");
-    w->given.batch = w->given.batch_fn != NULL ? (int)pgw__conf_int(c, "worker.batch") : 1;
+    w->given.batch = w->given.rest.batch_fn != NULL ? (int)pgw__conf_int(c, "worker.batch") : 1;
     w->given.prefetch = (int)pgw__conf_int(c, "worker.prefetch");
     /* with one thread for all, nothing would extend a job that waits for a handler */
     if (w->given.prefetch < 0 && w->given.concurrency == 0) w->given.prefetch = 0;
@@ -120,7 +121,7 @@ static bool worker_take_spec(pgw_worker_spec *mine, const pgw_worker_spec *given
     if (given == NULL || !pgw__size_is_whole(given->struct_size)) return false;
     if (given->struct_size > sizeof(*mine)) return false;
     memcpy(mine, given, given->struct_size);
-    if ((mine->handler == NULL) == (mine->batch_handler == NULL)) return false;
+    if (mine->handler != NULL && mine->batch_handler != NULL) return false;
     if (mine->queues == NULL || mine->queues_count < 1 || mine->queues_count > WORKER_QUEUES_MAX)
         return false;
     for (size_t i = 0; i < mine->queues_count; i++)
@@ -141,9 +142,7 @@ pgw_status pgw_worker_new(const pgw_conf *conf, const pgw_worker_spec *spec, pgw
     if (w == NULL) return PGW_ENOMEM;
     w->shared.owners = 1;
     w->shared.wake = w->extension.wake = (pgw__wake)PGW__WAKE_INIT;
-    w->given.fn = mine.handler;
-    w->given.batch_fn = mine.batch_handler;
-    w->given.arg = mine.arg;
+    pgw__kind_init_rest(w, &mine);
     w->given.conf = pgw__conf_copy(conf);
     if (w->given.conf == NULL || !worker_init_locks(w)) {
         pgw_conf_free(w->given.conf);
@@ -432,7 +431,8 @@ static void worker_rest(pgw_worker *w)
     atomic_fetch_add(&w->n.empty_claims, 1);
     w->loop.fell_short = false;
     pthread_mutex_lock(&w->lock);
-    w->loop.found_none = w->shared.ready.count + w->shared.running + w->shared.done.count == 0;
+    w->loop.found_none = w->shared.ready.count + w->shared.running + w->shared.done.count == 0 &&
+                         !pgw__kind_expects(w, pgw__clock_us());
     pthread_mutex_unlock(&w->lock);
     if (w->loop.registered) {
         worker_await_wakeup(w);
@@ -666,6 +666,7 @@ static pgw__worker_plan worker_plan(pgw_worker *w)
     v->now = now_us / 1000;
     v->left = w->given.max_jobs > 0 ? w->given.max_jobs - w->loop.taken : INT64_MAX;
     pgw__worker_sort_out(w);
+    pgw__worker_give_up_waiting(w, v->now);
     w->loop.hurries = w->loop.stops > 0 || v->left <= 0 || (w->given.drain && w->loop.found_none);
     if (w->loop.stops < 2 || v->now < w->loop.end_at)
         pgw__result_resume(w, v->now, w->loop.hurries);
@@ -688,7 +689,7 @@ static pgw__worker_plan worker_plan(pgw_worker *w)
     v->drain = w->given.drain;
     plan = pgw__worker_plan_next(v);
     v->rush = plan.rush;
-    if (plan.release && !plan.end) pgw__worker_release_ready(w);
+    if (plan.release && !plan.end) pgw__worker_release_ready(w, NULL);
     w->shared.waits =
         !(plan.end || plan.release || plan.extend || plan.flush || plan.claim > 0 || plan.run);
     pthread_mutex_unlock(&w->lock);
@@ -912,6 +913,11 @@ pgw_status pgw_worker_run(pgw_worker *w, pgw_stop *stop)
     pthread_mutex_unlock(&w->lock);
     if (!all_left) return PGW_EMISUSE;
     worker_reset(w, stop);
+    if (!pgw__kind_any(w)) {
+        snprintf(w->loop.error, sizeof(w->loop.error),
+                 "the worker has no handler: give one to pgw_worker_new() or pgw_worker_handle()");
+        return PGW_EMISUSE;
+    }
     if (pgw_stop_count(stop) > 0) return PGW_OK;
     st = worker_open_all(w);
     if (st < 0) return st == PGW_ECANCELED ? PGW_OK : st;

@@ -189,6 +189,7 @@ static pgw_status flush_send(pgw_worker *w, size_t from, size_t n)
     pgw_ref *refs = w->flush.refs + from;
     pgw_complete_opts complete = PGW_COMPLETE_OPTS_INIT;
     pgw_snooze_opts snooze = PGW_SNOOZE_OPTS_INIT;
+    pgw_hold_opts hold = PGW_HOLD_OPTS_INIT;
     pgw_fail_opts fail = PGW_FAIL_OPTS_INIT;
     const int64_t delay_ms = t->delay_ms;
 
@@ -197,8 +198,13 @@ static pgw_status flush_send(pgw_worker *w, size_t from, size_t n)
         if (t->output != NULL) complete.outputs = w->flush.outputs + from;
         return pgw_complete(w->loop.h, queue, refs, n, &complete);
     case PGW_VERDICT_SNOOZE:
+    case PGW_VERDICT_HOLD:
         if (delay_ms >= 0)
-            snooze.delay_ms = delay_ms < PGW__DELAY_MAX_MS ? delay_ms : PGW__DELAY_MAX_MS;
+            hold.for_ms = delay_ms < PGW__DELAY_MAX_MS ? delay_ms : PGW__DELAY_MAX_MS;
+        snooze.delay_ms = hold.for_ms;
+        hold.reason = t->error;
+        if (t->verdict == PGW_VERDICT_HOLD && hold.for_ms > 0)
+            return pgw_hold(w->loop.h, queue, refs, n, &hold);
         return pgw_snooze(w->loop.h, queue, refs, n, &snooze);
     case PGW_VERDICT_RELEASE: return pgw_release(w->loop.h, queue, refs, n);
     case PGW_VERDICT_RETRY:
@@ -393,23 +399,26 @@ static pgw_status flush_and_claim(pgw_worker *w, flush_trouble *first, size_t n,
 static bool flush_kills(const pgw_task *t)
 {
     if (t->verdict == PGW_VERDICT_DEAD) return true;
-    return pgw_job_attempt(t->job) >= pgw_job_max_attempts(t->job) &&
-           (atomic_load(&t->signals) & PGW_SIGNAL_CANCELED) == 0;
+    return pgw__worker_is_last(t->job) && (atomic_load(&t->signals) & PGW_SIGNAL_CANCELED) == 0;
 }
 
 static bool flush_is_failure(const pgw_task *t)
 {
     return t->verdict != PGW_VERDICT_DONE && t->verdict != PGW_VERDICT_SNOOZE &&
-           t->verdict != PGW_VERDICT_RELEASE && t->verdict != PGW_VERDICT_SETTLED;
+           t->verdict != PGW_VERDICT_HOLD && t->verdict != PGW_VERDICT_RELEASE &&
+           t->verdict != PGW_VERDICT_SETTLED;
 }
 
 static void flush_tell_failure(const pgw_worker *w, const pgw_task *t)
 {
     const char *error = t->error != NULL && t->error[0] != '\0' ? t->error : "no reason was given";
+    const int most = pgw_job_max_attempts(t->job);
+    char of[16] = "";
 
+    if (most > 0) snprintf(of, sizeof(of), " of %d", most);
     PGW__LOG(&w->given.log, PGW_LOG_INFO, "worker",
-             "job %lld of queue \"%s\" failed at attempt %d of %d%s: %s", (long long)t->ref.id,
-             pgw_job_queue(t->job), pgw_job_attempt(t->job), pgw_job_max_attempts(t->job),
+             "job %lld of queue \"%s\" failed at attempt %d%s%s: %s", (long long)t->ref.id,
+             pgw_job_queue(t->job), pgw_job_attempt(t->job), of,
              flush_kills(t) ? " and is a dead letter" : "", error);
 }
 
@@ -425,7 +434,8 @@ static void flush_count(pgw_worker *w, pgw_task *t)
         atomic_fetch_add(&w->n.completed, 1);
         pgw__report_told(t, PGW__COUNT_DONE);
         break;
-    case PGW_VERDICT_SNOOZE: atomic_fetch_add(&w->n.snoozed, 1); break;
+    case PGW_VERDICT_SNOOZE:
+    case PGW_VERDICT_HOLD: atomic_fetch_add(&w->n.snoozed, 1); break;
     case PGW_VERDICT_RELEASE: atomic_fetch_add(&w->n.released, 1); break;
     case PGW_VERDICT_DEAD:
     case PGW_VERDICT_RETRY:

@@ -98,7 +98,7 @@ pgw__worker_plan pgw__worker_plan_next(const pgw__worker_view *v)
 
     p.end = plan_end(v);
     if (p.end) return p;
-    p.release = (v->stops > 0 || v->stale) && v->n.ready > 0;
+    p.release = (v->stops > 0 || v->stale) && v->n.ready + v->n.waiting > 0;
     p.extend = may_call && v->now >= v->extend_at;
     if (may_call) {
         p.flush = plan_flush(v);

@@ -9,10 +9,12 @@
 
 /* What handlers change. Times are monotonic milliseconds. */
 typedef struct pgw__worker_counts {
-    int ready, running, done; /* jobs not started, with a handler, finished but not yet reported */
-    int free;                 /* jobs that idle handlers would take */
-    int whole;                /* of `done`: of claims of which nothing else is left */
-    int64_t due_at;           /* when the first of `done` must be reported; INT64_MAX: none */
+    int waiting; /* jobs not started: their kinds run as many as they may */
+    int ready, running,
+        done;           /* other jobs not started, with a handler, finished but not yet reported */
+    int free;           /* jobs that idle handlers would take */
+    int whole;          /* of `done`: of claims of which nothing else is left */
+    int64_t due_at;     /* when the first of `done` must be reported; INT64_MAX: none */
     bool blocked;       /* the next job prefetched starts only when all results are reported */
     int64_t hold_until; /* no claim before: wait for the effect of that job */
 } pgw__worker_counts;

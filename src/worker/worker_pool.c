@@ -1,6 +1,7 @@
 /* worker_pool: the claimed jobs, the handler threads, and the functions that handlers call. */
 #include "worker/worker_pool.h"
 
+#include <limits.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -9,6 +10,7 @@
 #include "base/name.h"
 #include "call/check.h"
 #include "queue/job.h"
+#include "worker/worker_kind.h"
 #include "worker/worker_report.h"
 
 #define POOL_ALONE_MS 1000 /* after a claim that brought a last attempt too many */
@@ -21,14 +23,17 @@
  * finished, or has run for POOL_TRUST_MS. The job starts only when all results are reported, except
  * those that rest: a result that dies with the worker would be lost. */
 
-static void pool_unpack(pgw_task *t, pgw__taskset *c, const pgw_job *job, int64_t since,
-                        int64_t server_us)
+static void pool_unpack(pgw_worker *w, pgw_task *t, pgw__taskset *c, const pgw_job *job,
+                        int64_t since, int64_t server_us)
 {
     int64_t lease_ms = (pgw_job_lease_until_us(job) - server_us) / 1000;
 
     if (lease_ms < 1) lease_ms = 1;
+    t->worker = w;
     t->taskset = c;
     t->self = t;
+    t->kind = pgw__kind_of(w, job);
+    t->timeout_ms = pgw__kind_timeout_ms(w, t->kind, job);
     t->job = job;
     t->ref = pgw_job_ref(job);
     /* What is asked for when it is extended. The time is that of the first job: of other queues, or
@@ -58,8 +63,42 @@ static int64_t pool_due_at(const pgw_worker *w, const pgw_task *t)
     return at < late ? at : late;
 }
 
+/* ---- kinds with a limit ---- */
+
+static void pool_make_ready(pgw_worker *w, pgw_task *t)
+{
+    t->held = true;
+    t->kind->held++;
+    pgw__list_push(&w->shared.ready, t);
+}
+
+static pgw_task *pool_stop_waiting(pgw_worker *w, pgw__kind *kind)
+{
+    pgw_task *t = pgw__list_pop(&kind->waiting);
+
+    if (t != NULL) w->shared.waiting--;
+    return t;
+}
+
+/* It runs no longer, or will not: the next of its kind may. */
+static void pool_make_room(pgw_worker *w, pgw_task *t)
+{
+    pgw_task *next;
+
+    if (!t->held) return;
+    t->held = false;
+    t->kind->held--;
+    next = pool_stop_waiting(w, t->kind);
+    if (next == NULL) return;
+    pool_make_ready(w, next);
+    pthread_cond_signal(&w->work);
+}
+
+/* ---- giving back ---- */
+
 static void pool_finish(pgw_worker *w, pgw_task *t)
 {
+    pool_make_room(w, t);
     t->stage = PGW__DONE;
     pgw__worker_clear(w, t);
     pgw__wake_close(&t->wake);
@@ -74,11 +113,18 @@ static void pool_release(pgw_worker *w, pgw_task *t)
 }
 
 /* At once: others can have it while the handlers run. It does not count for worker.max_jobs. */
-static void pool_requeue(pgw_worker *w, pgw_task *t, int64_t now)
+static void pool_return(pgw_worker *w, pgw_task *t, pgw_verdict verdict, int64_t now)
 {
-    pool_release(w, t);
+    t->verdict = verdict;
+    pool_finish(w, t);
     t->taskset->due_at = w->shared.due_at = now;
     w->loop.taken--;
+}
+
+static void pool_put_off(pgw_worker *w, pgw_task *t, int64_t now)
+{
+    t->delay_ms = pgw__kind_put_off_ms(t->kind, now * 1000);
+    pool_return(w, t, PGW_VERDICT_SNOOZE, now);
 }
 
 /* ---- prefetched jobs ---- */
@@ -88,16 +134,9 @@ static int pool_free(const pgw_worker *w)
     return w->given.batch * (pgw__worker_handlers(w) - w->shared.busy);
 }
 
-/* Would the job be dead, should this process die before it has begun? Then it waits at the server:
- * such a job is requeued unless a handler is free for it, and nothing is prefetched for a while. */
-static bool pool_is_last(const pgw_job *job)
-{
-    const int most = pgw_job_max_attempts(job);
-
-    return most > 0 && pgw_job_attempt(job) >= most;
-}
-
-/* With the lock held. */
+/* With the lock held. A job in its last attempt would be dead, should this process die before it
+ * has begun. Such a job is requeued unless a handler is free for it, and nothing is prefetched for
+ * a while. */
 static void pool_add(pgw_worker *w, pgw__taskset *c)
 {
     const int64_t now = pgw__clock_ms();
@@ -105,12 +144,21 @@ static void pool_add(pgw_worker *w, pgw__taskset *c)
     size_t i;
 
     for (i = 0; i < c->count; i++) {
-        if (w->shared.ready.count < free || !pool_is_last(c->tasks[i].job)) {
-            pgw__list_push(&w->shared.ready, &c->tasks[i]);
-            continue;
+        pgw_task *t = &c->tasks[i];
+        const bool last = pgw__worker_is_last(t->job);
+
+        if (last && w->shared.ready.count >= free) {
+            pool_return(w, t, PGW_VERDICT_RELEASE, now);
+            w->loop.alone_until = now + POOL_ALONE_MS;
+        } else if (t->kind->held < t->kind->limit) {
+            pool_make_ready(w, t);
+        } else if (!last && t->kind->waiting.count < pgw__kind_room(t->kind)) {
+            if (t->kind->waiting.count == 0) t->kind->began_at = now;
+            pgw__list_push(&t->kind->waiting, t);
+            w->shared.waiting++;
+        } else {
+            pool_put_off(w, t, now);
         }
-        pool_requeue(w, &c->tasks[i], now);
-        w->loop.alone_until = now + POOL_ALONE_MS;
     }
 }
 
@@ -129,8 +177,7 @@ pgw_status pgw__worker_admit(pgw_worker *w, pgw_batch *batch, int64_t since, int
     c->open = c->busy = c->count = n;
     c->due_at = INT64_MAX;
     for (i = 0; i < n; i++) {
-        c->tasks[i].worker = w;
-        pool_unpack(&c->tasks[i], c, pgw_batch_job(batch, i), since, server_us);
+        pool_unpack(w, &c->tasks[i], c, pgw_batch_job(batch, i), since, server_us);
         if (c->tasks[i].extend_at < extend_at) extend_at = c->tasks[i].extend_at;
     }
     atomic_fetch_add(&w->n.claimed, (int64_t)n);
@@ -158,19 +205,47 @@ pgw_status pgw__worker_admit(pgw_worker *w, pgw_batch *batch, int64_t since, int
     return PGW_OK;
 }
 
-void pgw__worker_release_ready(pgw_worker *w)
+void pgw__worker_release_ready(pgw_worker *w, const char *queue)
 {
     const int64_t now = pgw__clock_ms();
     pgw_task *t;
 
-    while ((t = pgw__list_pop(&w->shared.ready)) != NULL) pool_requeue(w, t, now);
+    for (size_t i = 0; i < w->given.kinds_count; i++)
+        for (int left = w->given.kinds[i]->waiting.count; left > 0; left--) {
+            t = pool_stop_waiting(w, w->given.kinds[i]);
+            if (queue == NULL || strcmp(pgw_job_queue(t->job), queue) == 0) {
+                pool_return(w, t, PGW_VERDICT_RELEASE, now);
+            } else {
+                pgw__list_push(&w->given.kinds[i]->waiting, t);
+                w->shared.waiting++;
+            }
+        }
+    for (int left = w->shared.ready.count; left > 0; left--) {
+        t = pgw__list_pop(&w->shared.ready);
+        if (queue == NULL || strcmp(pgw_job_queue(t->job), queue) == 0)
+            pool_return(w, t, PGW_VERDICT_RELEASE, now);
+        else
+            pgw__list_push(&w->shared.ready, t);
+    }
+}
+
+void pgw__worker_give_up_waiting(pgw_worker *w, int64_t now)
+{
+    for (size_t i = 0; w->shared.waiting > 0 && i < w->given.kinds_count; i++) {
+        pgw__kind *kind = w->given.kinds[i];
+
+        if (!pgw__kind_hangs(kind, now)) continue;
+        for (int left = kind->waiting.count; left > 0; left--)
+            pool_put_off(w, pool_stop_waiting(w, kind), now);
+    }
 }
 
 /* ---- taking and giving back, with the lock held ---- */
 
 pgw__worker_counts pgw__worker_count(const pgw_worker *w)
 {
-    return (pgw__worker_counts){.ready = w->shared.ready.count,
+    return (pgw__worker_counts){.waiting = w->shared.waiting,
+                                .ready = w->shared.ready.count,
                                 .free = pool_free(w),
                                 .running = w->shared.running,
                                 .done = w->shared.done.count,
@@ -194,12 +269,14 @@ static void pool_stir(pgw_worker *w)
 static bool pool_may_start(pgw_worker *w, pgw_task *t, int64_t now)
 {
     if (now >= atomic_load(&t->safe_until)) pgw__worker_mark_lost(t);
-    if (atomic_load(&t->signals) & PGW_SIGNAL_LOST)
+    if (atomic_load(&t->signals) & PGW_SIGNAL_LOST) {
+        pool_make_room(w, t);
         pgw__worker_drop(t);
-    else if (atomic_load(&t->signals) & PGW_SIGNAL_CANCELED)
+    } else if (atomic_load(&t->signals) & PGW_SIGNAL_CANCELED) {
         pool_release(w, t);
-    else
+    } else {
         return true;
+    }
     return false;
 }
 
@@ -218,26 +295,42 @@ void pgw__worker_sort_out(pgw_worker *w)
     }
 }
 
+/* A batch handler takes several jobs of its own, any other one. */
+static bool pool_takes(const pgw_worker *w, pgw_task *const *tasks, size_t n)
+{
+    const pgw_task *next = w->shared.ready.first;
+
+    if (next == NULL || pgw__worker_blocked(w)) return false;
+    if (n == 0) return true;
+    return n < (size_t)w->given.batch && next->kind == tasks[0]->kind &&
+           next->kind->batch_fn != NULL;
+}
+
+static void pool_begin(pgw_worker *w, pgw_task *t, int64_t now_us)
+{
+    const int64_t now = now_us / 1000;
+
+    t->stage = PGW__RUNNING;
+    pgw__report_started(t, now_us);
+    t->kind->began_at = now;
+    if (t == w->shared.quarantined) w->shared.hold_until = now + POOL_TRUST_MS;
+    if (t->timeout_ms == 0) return;
+    atomic_store(&t->tired_at, now + t->timeout_ms);
+    if (now + t->timeout_ms >= w->shared.heartbeat_at) return;
+    w->shared.heartbeat_at = now + t->timeout_ms;
+    pgw__worker_heartbeat_wake(w);
+}
+
 static size_t pool_take(pgw_worker *w, pgw_task **tasks, int64_t now_us)
 {
-    const size_t max = w->given.batch_fn != NULL ? (size_t)w->given.batch : 1;
     const int64_t now = now_us / 1000;
     size_t n = 0;
 
-    while (n < max && w->shared.ready.first != NULL && !pgw__worker_blocked(w)) {
+    while (pool_takes(w, tasks, n)) {
         pgw_task *t = pgw__list_pop(&w->shared.ready);
 
         if (!pool_may_start(w, t, now)) continue;
-        t->stage = PGW__RUNNING;
-        pgw__report_started(t, now_us);
-        if (t == w->shared.quarantined) w->shared.hold_until = now + POOL_TRUST_MS;
-        if (w->given.timeout_ms > 0) {
-            atomic_store(&t->tired_at, now + w->given.timeout_ms);
-            if (now + w->given.timeout_ms < w->shared.heartbeat_at) {
-                w->shared.heartbeat_at = now + w->given.timeout_ms;
-                pgw__worker_heartbeat_wake(w);
-            }
-        }
+        pool_begin(w, t, now_us);
         tasks[n++] = t;
     }
     w->shared.began_at = now;
@@ -259,9 +352,20 @@ static void pool_settled(pgw_worker *w, pgw_task *t)
     pgw__worker_drop(t);
 }
 
+/* The others wait at the server, too. It is told at once, before it gives us one of them. */
+static void pool_hold(pgw_worker *w, pgw_task *t)
+{
+    pgw__worker_release_ready(w, pgw_job_queue(t->job));
+    pool_finish(w, t);
+    t->taskset->due_at = w->shared.due_at = pgw__clock_ms();
+}
+
 static void pool_put(pgw_worker *w, pgw_task **tasks, size_t n, int64_t now_us)
 {
     size_t i;
+
+    if (tasks[0]->kind->limit < INT_MAX)
+        pgw__kind_ran(tasks[0]->kind, pgw__clock_us() - tasks[0]->began_us);
 
     w->shared.busy--;
     w->shared.finished += (int64_t)n;
@@ -271,10 +375,13 @@ static void pool_put(pgw_worker *w, pgw_task **tasks, size_t n, int64_t now_us)
         pgw_task *t = tasks[i];
 
         pgw__report_returned(t, now_us);
+        pool_make_room(w, t);
         if (t->verdict == PGW_VERDICT_SETTLED)
             pool_settled(w, t);
         else if (w->shared.closing) /* no thread is left to report it */
             pgw__worker_drop(t);
+        else if (t->verdict == PGW_VERDICT_HOLD)
+            pool_hold(w, t);
         else
             pool_finish(w, t);
     }
@@ -282,12 +389,15 @@ static void pool_put(pgw_worker *w, pgw_task **tasks, size_t n, int64_t now_us)
 
 /* ---- handlers ---- */
 
-static void pool_call(pgw_worker *w, pgw_task **tasks, size_t n)
+static void pool_call(pgw_task **tasks, size_t n)
 {
-    if (w->given.batch_fn != NULL)
-        w->given.batch_fn(tasks, n, w->given.arg);
+    const pgw__kind *kind = tasks[0]->kind;
+
+    if (kind->batch_fn != NULL)
+        kind->batch_fn(tasks, n, kind->arg);
     else
-        tasks[0]->verdict = w->given.fn(tasks[0], w->given.arg);
+        tasks[0]->verdict = kind->fn(tasks[0], kind->arg);
+    for (size_t i = 0; i < n; i++) pgw__kind_judge(tasks[i]);
 }
 
 void pgw__worker_run_here(pgw_worker *w)
@@ -299,7 +409,7 @@ void pgw__worker_run_here(pgw_worker *w)
     n = pool_take(w, tasks, pgw__clock_us());
     pthread_mutex_unlock(&w->lock);
     if (n == 0) return;
-    pool_call(w, tasks, n);
+    pool_call(tasks, n);
     pthread_mutex_lock(&w->lock);
     pool_put(w, tasks, n, pgw__clock_us());
     pthread_mutex_unlock(&w->lock);
@@ -329,7 +439,7 @@ static void *pool_thread(void *arg)
             continue;
         }
         pthread_mutex_unlock(&w->lock);
-        pool_call(w, handler->tasks, handler->held);
+        pool_call(handler->tasks, handler->held);
         pthread_mutex_lock(&w->lock);
         now_us = pgw__clock_us();
         pool_put(w, handler->tasks, handler->held, now_us);

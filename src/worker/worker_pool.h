@@ -14,8 +14,11 @@ bool pgw__worker_dismiss(pgw_worker *w);    /* false: some handlers were left be
 void pgw__worker_run_here(pgw_worker *w);   /* one handler call in this thread */
 /* With the lock held: */
 pgw__worker_counts pgw__worker_count(const pgw_worker *w);
-void pgw__worker_release_ready(
-    pgw_worker *w); /* jobs that are not started get the verdict PGW_VERDICT_RELEASE */
+/* Jobs of that queue, or of all (NULL), that are not started get the verdict PGW_VERDICT_RELEASE.
+ */
+void pgw__worker_release_ready(pgw_worker *w, const char *queue);
+/* Jobs that wait for others of their kind, which take long all at once, are put off. */
+void pgw__worker_give_up_waiting(pgw_worker *w, int64_t now);
 void pgw__worker_sort_out(
     pgw_worker *w); /* removes jobs that must not start from the prefetch buffer */
 

@@ -207,6 +207,11 @@ void pgw__worker_destroy(pgw_worker *w)
 
     for (i = 0; i < w->shared.handlers_count; i++) pgw__mem_free(w->shared.handlers[i].tasks);
     pgw__mem_free(w->shared.handlers);
+    for (i = 0; i < w->given.kinds_count; i++) {
+        pgw__mem_free(w->given.kinds[i]->name);
+        pgw__mem_free(w->given.kinds[i]);
+    }
+    pgw__mem_free(w->given.kinds);
     for (i = 0; i < w->given.queues_count; i++) pgw__mem_free(w->given.queues[i]);
     pgw__mem_free(w->given.queues);
     pgw__mem_free(w->flush.out);

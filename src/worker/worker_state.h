@@ -5,6 +5,7 @@
  *   worker_state.c  memory, lists and results, signals of a task
  *   worker_report.c what was counted: told to the server every few seconds
  *   worker_why.c    why there is nothing to do
+ *   worker_kind.c   handlers by kind: limits, timeouts, retries
  *   worker_heartbeat.c  leases: extended in time, given up in time
  *   worker_flush.c  results: sorted into groups, sent, sent again
  *   worker_pool.c   claimed jobs, handler threads, what a handler can ask and say
@@ -44,6 +45,26 @@ typedef enum pgw__stage {
 
 typedef struct pgw__taskset pgw__taskset;
 
+typedef struct pgw__list {
+    pgw_task *first, *last;
+    int count;
+} pgw__list;
+
+/* The handler of a kind of jobs, or of all kinds that have none of their own. */
+typedef struct pgw__kind {
+    char *name; /* NULL: of these */
+    pgw_handler_fn *fn;
+    pgw_batch_fn *batch_fn; /* or this one */
+    void *arg;
+    pgw_kind_opts opts;
+    int limit; /* of jobs that run at once; INT_MAX: none */
+    /* With the lock held: */
+    int held;          /* jobs in `ready`, or with a handler: at most `limit` */
+    pgw__list waiting; /* claimed beyond it, for a moment */
+    int64_t each_us;   /* what a job takes, on average; 0: not known yet */
+    int64_t began_at;  /* the last one, or the first to wait */
+    int64_t return_us; /* the last job that was put off comes back then */
+} pgw__kind;
 /* What is counted of each queue, as migrations/0017_workers.sql stores it: numbers, then jobs by
  * waiting and by running time, up to 1, 2, 4, ... ms. */
 #define PGW__COUNT_BUCKETS 24
@@ -73,7 +94,11 @@ struct pgw_task {
     pgw_worker *worker;
     pgw__taskset *taskset;
     pgw_task *self; /* for functions that take a const task and still record what they find */
-    pgw_task *next; /* in one of the lists `ready`, `done` and `resting` */
+    pgw_task *next; /* in one of the lists `ready`, `waiting`, `done` and `resting` */
+    pgw__kind *kind;
+    bool held;          /* counts there */
+    int64_t timeout_ms; /* 0: none */
+    int64_t began_us;
     const pgw_job *job;
     pgw_ref ref;
     pgw__stage stage;
@@ -81,11 +106,10 @@ struct pgw_task {
     int64_t extend_at;          /* extend from then on, */
     int64_t ask_at;             /* but not before: its row was locked */
     _Atomic int64_t safe_until; /* monotonic: no other session can have the job before */
-    _Atomic int64_t tired_at;   /* monotonic: worker.job_timeout_ms is over; INT64_MAX: never */
+    _Atomic int64_t tired_at;   /* monotonic: its timeout_ms is over; INT64_MAX: never */
     atomic_int signals;
     pgw__tally *tally; /* of its queue */
     int64_t ready_us;  /* monotonic: it waits since; INT64_MIN: not known */
-    int64_t began_us;  /* monotonic: with the handler since */
     pgw__wake wake;    /* pgw_task_fd() */
     bool poked;
     /* The handler's, then the main loop's. */
@@ -111,11 +135,6 @@ struct pgw__taskset {
     pgw_task tasks[];
 };
 
-typedef struct pgw__list {
-    pgw_task *first, *last;
-    int count;
-} pgw__list;
-
 typedef struct pgw__handler_thread { /* a handler thread */
     pgw_worker *worker;
     pthread_t thread;
@@ -139,6 +158,14 @@ static inline int64_t pgw__lease_end(int64_t since, int64_t lease_ms)
 static inline int64_t pgw__lease_third(int64_t lease_ms)
 {
     return lease_ms / 3 > PGW__LEASE_LEAST_CALL_MS ? lease_ms / 3 : PGW__LEASE_LEAST_CALL_MS;
+}
+
+/* Does a failure, or the death of this process, make the job a dead letter? */
+static inline bool pgw__worker_is_last(const pgw_job *job)
+{
+    const int most = pgw_job_max_attempts(job);
+
+    return most > 0 && pgw_job_attempt(job) >= most;
 }
 
 #define PGW__AHEAD_MAX    1000 /* jobs that an adaptive worker.prefetch claims ahead */
@@ -166,14 +193,15 @@ typedef struct pgw__extension {
 
 /* Grouped by owner: which thread may use a field, and under which lock. */
 struct pgw_worker {
-    /* Set by pgw_worker_new() and pgw_worker_on_ready(); only read while the worker runs. */
+    /* Set by pgw_worker_new(), pgw_worker_handle() and pgw_worker_on_ready(); only read while the
+     * worker runs. */
     struct {
         pgw_conf *conf;
         char **queues;
         size_t queues_count;
-        pgw_handler_fn *fn;
-        pgw_batch_fn *batch_fn;
-        void *arg;
+        pgw__kind rest;    /* of kinds that are not among these ... */
+        pgw__kind **kinds; /* ... sorted by name */
+        size_t kinds_count;
         void (*on_ready)(void *arg);
         void *ready_arg;
         int concurrency, prefetch, batch, flush_jobs;
@@ -201,7 +229,8 @@ struct pgw_worker {
         int64_t claim_at, call_at, end_at; /* as in the view */
         int64_t flush_until;               /* after the second stop: no result is reported later */
         int64_t filled_us, call_us;        /* when the last claim returned, and how long it took */
-        int64_t taken;                  /* jobs claimed in this run, and not requeued unstarted */
+        _Atomic int64_t taken; /* jobs claimed in this run, and not requeued unstarted; a hold in a
+                                * handler's thread requeues, too */
         int64_t pace_us, pace_finished; /* when the pace was last looked at, and `finished` then */
         int pace;                       /* jobs done in 50 ms, as of then */
         int64_t alone_until;            /* nothing is prefetched before: see worker_pool.c */
@@ -245,6 +274,7 @@ struct pgw_worker {
         pgw__taskset *tasksets;
         pgw__list ready, done;
         pgw__list resting; /* results that would hold up others */
+        int waiting;       /* jobs, of all kinds */
         int done_before;   /* results when the last claim came in */
         int whole;         /* of `done`: of whole tasksets */
         int64_t due_at;    /* the earliest of all tasksets */

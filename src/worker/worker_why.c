@@ -6,10 +6,11 @@
 
 #define WHY_AGAIN_MS 60000 /* time between two checks of an idle worker */
 
-enum { WHY_NOTHING, WHY_PAUSED, WHY_DELAYED, WHY_GATED };
+enum { WHY_NOTHING, WHY_PAUSED, WHY_HELD, WHY_DELAYED, WHY_GATED };
 
 static const char *const why_words[] = {
     [WHY_PAUSED] = "is paused: resume it to claim jobs",
+    [WHY_HELD] = "is held until a time: none of its jobs can be claimed before",
     [WHY_DELAYED] = "has only delayed jobs: none can be claimed yet",
     [WHY_GATED] = "has only gated jobs: they wait for others of their group"};
 
@@ -25,6 +26,8 @@ static int why_judge(const pgw_queue_info *q, void *arg)
 
     if (q->paused)
         *(unsigned char *)arg = WHY_PAUSED;
+    else if (q->held_until_us != 0)
+        *(unsigned char *)arg = WHY_HELD;
     else if (d->gated > 0 && d->ready + d->leased == 0)
         *(unsigned char *)arg = WHY_GATED;
     else if (d->delayed > 0 && d->ready + d->leased == 0)

@@ -56,7 +56,8 @@ else
 fi
 as=
 [ "$(id -u)" != 0 ] || as="setpriv --reuid=$(pg_user) --regid=$(id -g "$(pg_user)") --init-groups"
-export CHAOS_CTL="cd / && setsid -w $as $* $(pg_bindir)/pg_ctl -D $dir/data -l $dir/log -t 60 -w"
+CHAOS_CTL="cd / && setsid -w $as $* $(pg_bindir)/pg_ctl -D $dir/data -l $dir/log -t 60 -w"
+export CHAOS_CTL
 WITH_PG_CONF="wal_level = logical
 max_connections = 90
 max_wal_senders = 4
@@ -80,7 +81,10 @@ CREATE ROLE chaos_producer LOGIN IN ROLE pgwork_producer;
 CREATE ROLE chaos_worker LOGIN IN ROLE pgwork_worker;
 CREATE ROLE chaos_operator LOGIN IN ROLE pgwork_operator;
 SELECT pgwork.queue_create('q' || i, max_attempts => CASE i WHEN 1 THEN 3 ELSE 50 END, backoff_ms => 200)
-  FROM generate_series(0, 5) i;
+  FROM generate_series(0, 9) i;
+SELECT pgwork.group_set('q7', group_limit => 3, group_retry => 'pass'),
+       pgwork.group_set('q8', group_limit => 2, group_retry => 'block'),
+       pgwork.group_set('q9', group_limit => 2), pgwork.queue_limit('q9', 4);
 SELECT pgwork.cron_create('tick', '@every 1s', queue => 'q4', misfire => 'all', misfire_max => 1000, grace_ms => 0),
        pgwork.cron_create('node ' || i, '@every 1s', misfire => 'all', misfire_max => 1000, grace_ms => 0,
                           timeout_ms => 500, max_attempts => 1000)

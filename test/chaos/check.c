@@ -58,7 +58,7 @@ void map_free(map *m, bool values)
 
 static bool concerns(const event *e, int64_t id)
 {
-    if (e->op >= OP_new) return e->a[1] == id;
+    if (e->op >= OP_new) return e->op != OP_lim && e->a[1] == id;
     if (e->op == OP_eff || e->op == OP_snk) return e->a[0] == id && e->phase != 'o';
     return (e->op == OP_got || e->op == OP_can || (e->op >= OP_don && e->op <= OP_ext)) &&
            e->phase != 'o' && e->a[1] == id;
@@ -154,9 +154,9 @@ static int by_commit(const void *x, const void *y)
     return a < b ? -1 : 1;
 }
 
-static void frame(check *c)
+void check_frame(check *c, const history *h)
 {
-    const history *h = c->h;
+    c->h = h;
     c->truth = malloc((h->n + 1) * sizeof(*c->truth));
     c->calls = malloc((h->n + 1) * sizeof(*c->calls));
     if (!c->truth || !c->calls) abort();
@@ -180,7 +180,7 @@ static void frame(check *c)
         /* A call without an answer may still run, for a while. */
         const int64_t to = k->status != S_UNKNOWN ? k->o->t : (k->o ? k->o : k->i)->t + 60000000;
         if (k->i->op == OP_win) span_add(&c->windows, k->i->t, to, k->i->a[0]);
-        if (k->i->op >= OP_pau && k->i->op <= OP_res && k->i->a[0] < QUEUES)
+        if (k->i->op >= OP_pau && (k->i->op <= OP_res || k->i->op == OP_unb) && k->i->a[0] < QUEUES)
             span_add(&c->admin[k->i->a[0]], k->i->t, to, k->i->op);
     }
 }
@@ -188,11 +188,11 @@ static void frame(check *c)
 size_t check_history(check *c, const history *h)
 {
     size_t n = 0;
-    c->h = h;
-    frame(c);
+    check_frame(c, h);
     check_truth(c);
     check_calls(c);
     check_live(c);
+    check_group(c);
     check_other(c);
     for (int r = 0; r < R_COUNT; r++) n += c->count[r] > 0;
     return n;

@@ -40,7 +40,11 @@
     XX(passed, "a ready job was passed for too long")                                              \
     XX(reaped, "a job of an expired lease was not requeued in time")                                      \
     XX(due, "a delayed job was late")                                                              \
-    XX(waited, "a lock was waited for too long")
+    XX(waited, "a lock was waited for too long")                                                   \
+    XX(limit, "more jobs of a group, or of a queue, are admitted than its limit")                  \
+    XX(order, "a job was admitted before another that stood in front of it at its gate")           \
+    XX(shut, "a job was admitted though its group is held, or stopped by a dead letter")           \
+    XX(gated, "a job waits at its gate though its group, or its queue, has room")
 /* clang-format on */
 
 enum rule {
@@ -58,11 +62,13 @@ enum rule {
                        */
 #define SOON 10000000 /* within which a reaper has done what is due */
 #define WAITED \
-    15000000      /* for a lock that others hold for moments; those who wait give up after 20 s */
-#define PERMITS 3 /* of the semaphore */
-#define QUEUES  6
-#define DROPPED 5 /* the queue that is dropped now and then: what comes meanwhile may be lost */
-#define TICKS   4 /* the queue of a schedule's jobs */
+    15000000 /* for a lock that others hold for moments; those who wait give up after 20 s */
+#define PERMITS       3 /* of the semaphore */
+#define QUEUES        10
+#define DROPPED       5 /* the queue that is dropped now and then: what comes meanwhile may be lost */
+#define FIRST_GROUPED 6        /* this queue and the later ones have groups */
+#define OPEN          40000000 /* for so long a claim may stay open whose client is gone */
+#define TICKS         4        /* the queue of a schedule's jobs */
 
 typedef struct request { /* a call */
     const event *i, *o;  /* o NULL: never answered */
@@ -118,7 +124,7 @@ typedef struct check {
     request *calls;
     size_t called;
     map by_call, jobs, leases, made;
-    spans windows, admin[QUEUES]; /* admin: pur, drp, red, res; pau, too */
+    spans windows, admin[QUEUES]; /* admin: pur, drp, red, res, unb; pau, too */
     const event *calm, *fin;
     size_t count[R_COUNT], shown;
     bool quiet;
@@ -138,8 +144,11 @@ lease *lease_of(const check *c, int64_t id, int64_t number);
 void check_truth(check *c); /* check_job.c: what the server's log says by itself */
 void check_calls(check *c); /* what was answered, against it */
 void check_live(check *c);  /* check_live.c */
+void check_group(check *c); /* check_group.c: limits, order and liveness of groups */
 void check_other(check *c); /* check_other.c: locks, permits, counters, ticks, rows */
 
+/* Reads the calls of a history. check_history() does this first. */
+void check_frame(check *c, const history *h);
 /* All of it. Returns how many rules were broken; count[] says which. */
 size_t check_history(check *c, const history *h);
 void check_free(check *c);

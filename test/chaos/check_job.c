@@ -73,7 +73,8 @@ static void on_end(check *c, job *j, const event *e)
     j->held = NULL;
 }
 
-/* Delayed or dead jobs become ready; ready ones go to another lane, and keep all else. */
+/* Delayed or dead jobs become ready, or come to a gate; ready ones go to another lane, and keep all
+ * else. */
 static void on_ready(check *c, job *j, const event *e)
 {
     const int64_t was = j->state;
@@ -87,7 +88,7 @@ static void on_ready(check *c, job *j, const event *e)
     } else if (e->a[2] == 0 && e->a[4] != j->attempt) {
         broken(c, R_attempts, j->id, e, NULL);
     }
-    j->lane = e->a[6];
+    if (e->op == OP_rdy) j->lane = e->a[6];
 }
 
 static void on_gone(check *c, job *j, const event *e)
@@ -108,6 +109,7 @@ void check_truth(check *c)
             job_of(c, c->calls[i].i->a[1])->cancelled = true;
     for (size_t i = 0; i < c->truths; i++) {
         const event *e = c->truth[i];
+        if (e->op == OP_lim) continue;
         job *j = job_of(c, e->a[1]);
         switch ((int)e->op) {
         case OP_new: on_new(c, j, e, &keys); break;
@@ -126,6 +128,7 @@ void check_truth(check *c)
             j->state = ST_READY, j->attempt = e->a[4];
             break;
         case OP_dly:
+            if (e->a[6]) on_ready(c, j, e);
             on_end(c, j, e);
             j->state = ST_DELAYED, j->attempt = e->a[4], j->due = e->t + e->a[5] * 1000;
             break;

@@ -17,7 +17,7 @@ typedef struct waiting {
 } waiting;
 typedef struct line {
     waiting *w;
-    size_t first, n, room;
+    size_t first, n, capacity;
 } line;
 
 typedef struct live {
@@ -32,9 +32,9 @@ static void join(live *l, job *j, const event *e, int64_t lane)
 {
     if (j->queue < 0 || j->queue >= QUEUES || lane < 0 || lane >= LANES) return;
     line *q = &l->lines[j->queue][lane];
-    if (q->n == q->room) {
-        q->room = q->room ? q->room * 2 : 256;
-        q->w = realloc(q->w, q->room * sizeof(waiting));
+    if (q->n == q->capacity) {
+        q->capacity = q->capacity ? q->capacity * 2 : 256;
+        q->w = realloc(q->w, q->capacity * sizeof(waiting));
         if (!q->w) abort();
     }
     j->serial = ++l->serial;
@@ -72,6 +72,9 @@ static void on_empty(live *l, const request *k)
     if (queue < 0 || queue >= QUEUES) return;
     for (int lane = 0; lane < LANES; lane++) {
         const waiting *w = front(&l->lines[queue][lane]);
+        if (w && queue == DROPPED && /* lost with its queue, and pruned later */
+            administered(l->c, queue, OP_drp, w->since - 40000000, w->since))
+            continue;
         if (w && too_long(l, w->since, queue, k->i->t))
             broken(l->c, R_starved, w->j->id, k->i, NULL);
     }
@@ -81,18 +84,19 @@ static void on_truth(live *l, const event *e)
 {
     check *c = l->c;
     job *j = map_get(&l->c->jobs, e->a[1]);
-    if (!j || e->op == OP_two) return;
+    if (!j || e->op == OP_two || e->op == OP_lim) return;
     if (e->op == OP_new && e->a[2] == 0) join(l, j, e, e->a[7]);
     if (e->op == OP_new && e->a[2] == 1) j->due = e->t + e->a[3] * 1000;
-    if (e->op == OP_dly) j->due = e->t + e->a[5] * 1000;
-    if (e->op == OP_rdy) {
+    if (e->op == OP_rdy || (e->op == OP_dly && e->a[6])) {
         const int64_t calm =
             l->open ? e->t : l->calm[j->queue >= 0 && j->queue < QUEUES ? j->queue : 0];
         if (j->due && e->t - (j->due > calm ? j->due : calm) > SOON &&
             !clock_set(c, j->due - 60000000, e->t))
             broken(c, R_due, j->id, e, NULL);
-        join(l, j, e, e->a[6]);
+        j->due = 0;
     }
+    if (e->op == OP_rdy) join(l, j, e, e->a[6]);
+    if (e->op == OP_dly && e->a[6] == 0) j->due = e->t + e->a[5] * 1000;
     if (e->op == OP_lea) on_claimed(l, j, e);
     if (e->op == OP_gon || e->op == OP_dly || e->op == OP_dea) j->serial = 0;
     if (e->op != OP_dly && e->op != OP_new && e->op != OP_len) j->due = 0;

@@ -14,14 +14,14 @@ typedef struct hold {
 } hold;
 typedef struct holds {
     hold *h;
-    size_t n, room;
+    size_t n, capacity;
 } holds;
 
 static void hold_add(holds *s, hold h)
 {
-    if (s->n == s->room) {
-        s->room = s->room ? s->room * 2 : 256;
-        s->h = realloc(s->h, s->room * sizeof(hold));
+    if (s->n == s->capacity) {
+        s->capacity = s->capacity ? s->capacity * 2 : 256;
+        s->h = realloc(s->h, s->capacity * sizeof(hold));
         if (!s->h) abort();
     }
     s->h[s->n++] = h;

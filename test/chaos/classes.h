@@ -33,6 +33,9 @@
     XX(pause, "a queue paused") XX(purge, "purged") XX(drop, "dropped")                            \
     XX(redrive, "dead letters redriven") XX(reschedule, "delayed jobs rescheduled")                \
     XX(cancel_job, "jobs cancelled")                                                               \
+    XX(claim_rr, "a claim at REPEATABLE READ")                                                    \
+    XX(group_hold, "a group held") XX(group_limit, "a limit changed")                              \
+    XX(group_unblock, "a group unblocked that a dead letter had stopped")                          \
     XX(vacuum, "VACUUM") XX(reindex, "REINDEX CONCURRENTLY") XX(compact, "compact()")
 /* clang-format on */
 

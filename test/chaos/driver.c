@@ -160,11 +160,13 @@ static void add(const char *role, int n)
 {
     const char *direct = getenv("CHAOS_DIRECT"), *wire = getenv("CHAOS_PROXY"),
                *pool = getenv("CHAOS_POOL");
-    const char *user = strcmp(role, "operator") == 0 ? "chaos_operator"
-                       : strcmp(role, "producer") == 0 || strcmp(role, "late") == 0
-                           ? "chaos_producer"
-                           : "chaos_worker";
-    const bool needs_session = strcmp(role, "lock") == 0 || strcmp(role, "sql") == 0;
+    const char *user =
+        strcmp(role, "operator") == 0 || strcmp(role, "keeper") == 0 ? "chaos_operator"
+        : strcmp(role, "producer") == 0 || strcmp(role, "late") == 0 || strcmp(role, "group") == 0
+            ? "chaos_producer"
+            : "chaos_worker";
+    const bool needs_session =
+        strcmp(role, "lock") == 0 || strcmp(role, "sql") == 0 || strcmp(role, "group") == 0;
     for (int i = 0; i < n && process_count < 64; i++) {
         process *p = &processes[process_count++];
         const int way = strcmp(role, "operator") == 0 ? 0 : i % 4;
@@ -178,9 +180,11 @@ static void add(const char *role, int n)
             snprintf(p->dsn, sizeof(p->dsn), "%s port=%d user=postgres", wire, port);
         else
             snprintf(p->dsn, sizeof(p->dsn), "%s user=%s", direct, user);
-        if (strcmp(role, "sql") == 0)
-            strncat(p->dsn, " application_name=chaos-sql connect_timeout=5",
-                    sizeof(p->dsn) - strlen(p->dsn) - 1);
+        if (strcmp(role, "sql") == 0 || strcmp(role, "group") == 0) {
+            const size_t used = strlen(p->dsn);
+            snprintf(p->dsn + used, sizeof(p->dsn) - used,
+                     " application_name=chaos-%s connect_timeout=5", role);
+        }
         start(p);
     }
 }
@@ -312,6 +316,19 @@ static bool drained(void)
                "pgwork.delayed_job) j") == 0;
 }
 
+/* What stops a group does so no longer: those who would say so have been stopped. */
+static void unblock(void)
+{
+    int64_t calls[10];
+    for (int q = 6; q < 10; q++) {
+        calls[q] = hist_call();
+        hist(calls[q], 'i', OP_unb, q, 0);
+    }
+    ask("SELECT sum(pgwork.group_unblock(queue, grp)) FROM pgwork.groups WHERE held_until IS NOT "
+        "NULL OR queue = 'q8' AND blocked_by IS NOT NULL");
+    for (int q = 6; q < 10; q++) hist(calls[q], 'o', OP_unb, S_OK);
+}
+
 static void finish(void)
 {
     nemesis_calm();
@@ -320,6 +337,8 @@ static void finish(void)
         turn(100);
     stop_role("producer");
     stop_role("operator");
+    stop_role("keeper");
+    stop_role("group");
     stop_role("late");
     turn(500);
     while (ask("SELECT pgwork.queue_resume('q2')") < 0)
@@ -330,8 +349,10 @@ static void finish(void)
     turn(1000);
     const char *patience = getenv("CHAOS_DRAIN_S");
     for (int64_t end = now_us() + (patience ? atoll(patience) : 120) * 1000000;
-         now_us() < end && !drained();)
-        turn(100);
+         now_us() < end && !drained();) {
+        unblock();
+        turn(500);
+    }
     hist(0, 'e', OP_fin, 0);
     end_all();
     for (int i = 0; i < 8; i++) {
@@ -363,9 +384,9 @@ int main(int argc, char **argv)
     static const struct {
         const char *role;
         int n;
-    } crew[] = {{"reaper", 2},  {"producer", 3}, {"late", 2},     {"worker", 4},
-                {"runtime", 3}, {"sql", 3},      {"operator", 1}, {"lock", 4},
-                {"sema", 4},    {"node", 3},     {"counter", 3},  {"rows", 3}};
+    } crew[] = {{"reaper", 2},  {"producer", 3}, {"late", 2},  {"worker", 4}, {"runtime", 3},
+                {"sql", 3},     {"operator", 1}, {"lock", 4},  {"sema", 4},   {"node", 3},
+                {"counter", 3}, {"rows", 3},     {"group", 3}, {"keeper", 1}};
     char hist_folder[400];
 
     if (argc != 3) return 2;

@@ -25,7 +25,7 @@ static int fd = -1;
 static int64_t calls;
 /* Threads of the worker runtime write, too: each collects its own lines. */
 static _Thread_local char *lines;
-static _Thread_local size_t used, room;
+static _Thread_local size_t used, capacity;
 static pthread_mutex_t counting = PTHREAD_MUTEX_INITIALIZER;
 
 int64_t now_us(void)
@@ -49,9 +49,9 @@ void hist_open(const char *folder, const char *role, int proc)
 
 void hist_line(int64_t call, char phase, enum op op, const int64_t *a, size_t n)
 {
-    if (room - used < 400) {
-        room = room ? room * 2 : 4096;
-        lines = realloc(lines, room);
+    if (capacity - used < 400) {
+        capacity = capacity ? capacity * 2 : 4096;
+        lines = realloc(lines, capacity);
         if (!lines) abort();
     }
     used += (size_t)sprintf(lines + used, "%" PRId64 " %d %" PRId64 " %c %s",
@@ -80,9 +80,9 @@ int64_t hist_call(void)
 
 event *history_add(history *h)
 {
-    if (h->n == h->room) {
-        h->room = h->room ? h->room * 2 : 1024;
-        h->e = realloc(h->e, h->room * sizeof(event));
+    if (h->n == h->capacity) {
+        h->capacity = h->capacity ? h->capacity * 2 : 1024;
+        h->e = realloc(h->e, h->capacity * sizeof(event));
         if (!h->e) abort();
     }
     memset(&h->e[h->n], 0, sizeof(event));
@@ -110,12 +110,19 @@ bad:
     return 0;
 }
 
+/* Of a job within a transaction: there, through its gates, ready, leased. */
+static int step(const event *e)
+{
+    return 2 * (e->op == OP_dly && e->a[6] ? OP_new : e->op) + (e->op == OP_dly);
+}
+
 static int in_order(const void *x, const void *y)
 {
     const event *a = x, *b = y;
     if (a->t != b->t) return a->t < b->t ? -1 : 1;
     if (a->proc != b->proc) return a->proc < b->proc ? -1 : 1;
     if (a->call != b->call) return a->call < b->call ? -1 : 1;
+    if (a->phase == 't' && b->phase == 't') return step(a) - step(b);
     return (a->phase == 'o') - (b->phase == 'o');
 }
 

@@ -40,19 +40,24 @@
     XX(tfi) XX(trl) /* i: schedule slot number; o: status                                     */ \
     XX(pau) XX(pur) XX(drp) XX(red) XX(res) /* i: queue; o: status. pau: until its outcome    */ \
     XX(can) /* i: queue job; o: status                                                        */ \
+    XX(unb) /* i: queue; o: status. Groups unblocked                                          */ \
     XX(win) /* i .. o: what; the server is not there, or its clock is wrong                   */ \
     XX(nem) /* e: class: a fault whose effect was seen                                        */ \
     XX(cal) /* e: nothing is injected from here on                                            */ \
     XX(fin) /* e: all queues are empty, or should be                                          */ \
     /* truth, in the order of commits: queue job number nonce attempt ...                     */ \
-    XX(new) /* ... made key lane: the job is there. number: 0 ready, 1 delayed                */ \
-    XX(rdy) /* ... - lane: ready (again); number, nonce: the lease that ended, or 0           */ \
+    XX(new) /* ... made key lane grp: the job is there. number: 0 ready, 1 delayed, 2 gated,    \
+               3 at its queue's gate; nonce: delay_ms                                         */ \
+    XX(rdy) /* ... gate lane: ready (again); number, nonce: the lease that ended, or 0.         \
+               gate: at which it was (1: its group's, 2: its queue's), or 0                   */ \
     XX(lea) /* ... lease_ms lane max_attempts runtime: leased, by a worker of the runtime?    */ \
     XX(len) /* ... lease_ms: extended                                                         */ \
-    XX(dly) /* ... delay_ms: waits; number, nonce as of rdy                                   */ \
+    XX(dly) /* ... delay_ms gate: waits, for its time or at a gate; number, nonce as of rdy   */ \
     XX(dea) /* ... - - max_attempts: dead; number, nonce as of rdy                            */ \
     XX(gon) /* ... state before (ST_): deleted; number, nonce as of rdy                       */ \
-    XX(two) /* - job: in two places at once                                                   */
+    XX(two) /* - job: in two places at once                                                   */ \
+    XX(lim) /* queue - grp limit policy held: settings; grp 0: of all groups, -1: of the queue. \
+               limit, policy 0: as those of all. held: 1 for good, 2 for a while              */
 /* clang-format on */
 
 enum op {
@@ -64,6 +69,7 @@ enum op {
 
 enum { S_OK, S_STALE, S_UNKNOWN, S_NOT, S_GONE, S_LOCKED, S_EMPTY, S_EXISTS };
 enum { ST_NONE, ST_READY, ST_LEASED, ST_DELAYED, ST_DEAD };
+enum { POLICY_HOLD = 1, POLICY_PASS, POLICY_BLOCK };
 
 #define HIST_ARGS 9
 typedef struct event {
@@ -98,7 +104,7 @@ int64_t hist_call(void);
 /* -- reading -- */
 typedef struct history {
     event *e;
-    size_t n, room;
+    size_t n, capacity;
 } history;
 
 event *history_add(history *h);

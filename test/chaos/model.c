@@ -2,7 +2,8 @@
  *
  * model.c: a queue, locks, permits, counters, ticks and rows in memory. Each step does one thing at
  * a time of its own and writes what clients and the server's log would say of it: answers that are
- * lost, transactions that are rolled back, leases that expire, holders that come late.
+ * lost, transactions that are rolled back, leases that expire, holders that come late. Queue 6 has
+ * groups 1 and 2 (hold) and 3 (pass), whose limits change and which are held; queue 7 has a limit.
  */
 #include "model.h"
 #include "check.h"
@@ -14,6 +15,8 @@ typedef struct model_job {
     int64_t id, made, key, queue, state, number, nonce, attempt, until, lane;
     int worker; /* who holds it, or has; 0: it does not know (the answer was lost) */
     bool late;  /* a former holder, who does not know either */
+    int64_t grp, gate;
+    bool kept; /* its place, for a retry */
 } model_job;
 
 static struct {
@@ -27,6 +30,7 @@ static struct {
     } stale[JOBS]; /* tokens of leases that are over */
     int stales;
     int64_t counted, fence[3], slot, row_number[3], permit;
+    int64_t limit[4], held[4]; /* of groups; 0: of queue 7 */
 } m;
 
 int model_draw(int n)
@@ -48,9 +52,65 @@ static void put(int proc, int64_t call, char phase, enum op op, const int64_t *a
         sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t))
 #define TRUTH(op, ...) PUT(0, m.commit, 't', op, __VA_ARGS__)
 
+/* -- groups -- */
+
+static int64_t some_queue(void)
+{
+    const int64_t q = draw(6);
+    return q < 3 ? q : q < 5 ? 6 : 7;
+}
+
+static void say_limit(int64_t grp)
+{
+    if (grp)
+        TRUTH(OP_lim, 6, 0, grp, m.limit[grp], grp == 3 ? POLICY_PASS : 0, m.held[grp]);
+    else
+        TRUTH(OP_lim, 7, 0, -1, m.limit[0], 0, 0);
+}
+
+static void begin_groups(void)
+{
+    m.commit++;
+    TRUTH(OP_lim, 6, 0, 0, 1, POLICY_HOLD, 0);
+    m.limit[0] = m.limit[1] = m.limit[3] = 2, m.limit[2] = 1;
+    for (int grp = 0; grp < 4; grp++) say_limit(grp);
+}
+
+static void keep_groups(void)
+{
+    const int grp = draw(4);
+    m.commit++;
+    if (grp > 0 && draw(2))
+        m.held[grp] = !m.held[grp];
+    else if (grp != 2)
+        m.limit[grp] = 1 + draw(3);
+    say_limit(grp);
+}
+
+/* Opens the gates of a queue as far as there is room. */
+static void admit(int64_t queue)
+{
+    for (int64_t grp = queue == 6 ? 1 : 0; grp < (queue == 6 ? 4 : 1); grp++) {
+        int64_t n = 0;
+        for (int i = 0; i < m.n; i++) {
+            const model_job *j = &m.jobs[i];
+            n += j->queue == queue && j->grp == grp &&
+                 (j->state == ST_READY || j->state == ST_LEASED ||
+                  (j->state == ST_DELAYED && j->kept));
+        }
+        for (int i = 0; i < m.n && n < m.limit[grp] && !m.held[grp]; i++) {
+            model_job *j = &m.jobs[i]; /* in the order of their ids */
+            if (j->queue != queue || j->grp != grp || j->state != ST_DELAYED || !j->gate) continue;
+            TRUTH(OP_rdy, queue, j->id, 0, 0, j->attempt, j->gate, 1, LIMIT);
+            j->state = ST_READY, j->lane = 1, j->gate = 0;
+            n++;
+        }
+    }
+}
+
 static void add_jobs(void)
 {
-    const int64_t call = ++m.calls, first = m.made + 1, count = 1 + draw(4), queue = draw(3);
+    const int64_t call = ++m.calls, first = m.made + 1, count = 1 + draw(4), queue = some_queue();
     const int64_t delay_ms = draw(4) == 0 ? 500 : 0,
                   key = count == 1 && draw(3) == 0 ? 1 + draw(3) : 0;
     const int fate = draw(8); /* 0: rolled back, 1: unknown and not done, 2: unknown and done */
@@ -67,7 +127,11 @@ static void add_jobs(void)
             (model_job){.id = ++m.position, .made = MADE(1, first + i), .key = key, .queue = queue};
         j->state = delay_ms ? ST_DELAYED : ST_READY;
         j->lane = 1;
-        TRUTH(OP_new, queue, j->id, delay_ms > 0, delay_ms, 0, j->made, key, 1);
+        j->grp = queue == 6 ? 1 + draw(3) : 0;
+        j->gate = queue < 6 || delay_ms ? 0 : queue - 5;
+        if (j->gate) j->state = ST_DELAYED;
+        TRUTH(OP_new, queue, j->id, (delay_ms > 0) + (j->gate > 0) * (1 + j->gate), delay_ms, 0,
+              j->made, key, 1, j->grp);
         j->until = m.t + delay_ms * 1000;
     }
     if (fate == 1 || fate == 2) {
@@ -81,12 +145,13 @@ static void claim(void)
 {
     static const int64_t sizes[] = {1, 7, 33};
     const int worker = 1 + draw(WORKERS), fate = draw(8);
-    const int64_t call = ++m.calls, queue = draw(3), max = sizes[draw(3)], mode = fate == 0;
+    const int64_t call = ++m.calls, queue = some_queue(), max = sizes[draw(3)], mode = fate == 0;
     const int64_t nonce = (int64_t)m.dice >> 2;
     int64_t got = 0;
 
     PUT(10 + worker, call, 'i', OP_clm, queue, max, LEASE_MS, mode);
     m.commit += mode == 0;
+    if (queue >= 6 && mode == 0) admit(queue);
     for (int lane = 0; lane < 2; lane++)
         for (int i = 0; i < m.n && got < max; i++) {
             model_job *j = &m.jobs[i];
@@ -148,6 +213,7 @@ static void finish(model_job *j, enum op op)
     } else {
         TRUTH(OP_dly, j->queue, j->id, j->number, j->nonce, j->attempt, delay_ms, 0, LIMIT);
         j->state = ST_DELAYED, j->until = m.t + delay_ms * 1000;
+        j->kept = j->grp == 1 || j->grp == 2;
     }
     if (!lost)
         PUT(proc, call, 'o', op, S_OK);
@@ -171,11 +237,19 @@ static void reap(void)
             TRUTH(OP_rdy, j->queue, j->id, j->number, j->nonce, j->attempt, 0, 0, LIMIT);
             j->state = ST_READY, j->lane = 0;
             over(j);
+        } else if (j->state == ST_DELAYED && j->gate) {
+            continue;
+        } else if (j->state == ST_DELAYED && j->queue >= 6 && !j->kept) {
+            j->gate = j->queue - 5;
+            TRUTH(OP_dly, j->queue, j->id, 0, 0, j->attempt, 0, j->gate, LIMIT);
         } else if (j->state == ST_DELAYED) {
+            j->kept = false;
             TRUTH(OP_rdy, j->queue, j->id, 0, 0, j->attempt, 0, 1, LIMIT);
             j->state = ST_READY, j->lane = 1;
         }
     }
+    admit(6);
+    admit(7);
 }
 
 static void work(void)
@@ -295,9 +369,11 @@ void model_history(history *h, uint64_t seed, int steps)
     m.h = h, h->n = 0;
     m.dice = seed * 0x9e3779b97f4a7c15u + 1, m.t = 1000000000;
     for (int i = 0; i < 10; i++) draw(2);
+    begin_groups();
     for (int i = 0; i < steps; i++) {
         m.t += draw(200000);
-        switch (draw(12)) {
+        switch (draw(13)) {
+        case 12: keep_groups(); break;
         case 0:
         case 1: add_jobs(); break;
         case 2:
@@ -310,6 +386,8 @@ void model_history(history *h, uint64_t seed, int steps)
         default: work();
         }
     }
+    m.commit++;
+    for (int grp = 1; grp < 4; grp++) m.held[grp] = 0, say_limit(grp);
     while (unfinished()) {
         m.t += 300000;
         claim();

@@ -25,11 +25,11 @@ build() {
     make -s -C "$work/tree" chaos-programs
 }
 
-# run ROLES FAULTS [PACE]: few jobs, so that all of them come to their end soon
+# run ROLES FAULTS [PACE [SECONDS]]: few jobs, so that all of them come to their end soon
 run() {
     CHAOS_ROLES=$1 CHAOS_FAULTS=$2 CHAOS_DRAIN_S=40 CHAOS_LATE_MS=3000 CHAOS_PACE_MS=${3:-150} CHAOS_OPEN=2 \
         CHAOS_EXCUSED=any \
-        sh "$here/chaos.sh" "${CHAOS_SECONDS:-15}" 1
+        sh "$here/chaos.sh" "${4:-${CHAOS_SECONDS:-15}}" 1
 }
 
 export CHAOS_BIN="$top/build/chaos" CHAOS_MUTANT=''
@@ -52,7 +52,7 @@ for mutant in "$@"; do
     fi
     export CHAOS_BIN CHAOS_MUTANT
     if [ $code = 0 ]; then
-        run "$(said roles)" "$(said faults)" "$(said pace)" >"$log" 2>&1 || code=$?
+        run "$(said roles)" "$(said faults)" "$(said pace)" "$(said seconds)" >"$log" 2>&1 || code=$?
     fi
     rules=$(sed -n 's/^broken: \([a-z]*\), .*/\1/p' "$log" | tr '\n' ' ')
     took=$(($(date +%s) - since))

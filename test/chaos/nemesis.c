@@ -163,7 +163,7 @@ static void exhaust(void)
     }
     for (int i = 0; i < 4; i++) hit_session("terminate", "", C_terminate);
     if (full) {
-        usleep(1000000); /* whose session has ended now finds no room */
+        usleep(1000000); /* whose session has ended now finds no free connection */
         fired(C_exhaust);
     }
     while (n > 0) PQfinish(many[--n]);

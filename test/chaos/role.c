@@ -121,9 +121,14 @@ int64_t made_of(const char *kind)
     return kind && sscanf(kind, "%d.%d", &proc, &n) == 2 ? MADE(proc, n) : 0;
 }
 
+int late_ms(void)
+{
+    return getenv("CHAOS_LATE_MS") ? atoi(getenv("CHAOS_LATE_MS")) : 30000;
+}
+
 const char *queue_name(int queue)
 {
-    static const char *const names[] = {"q0", "q1", "q2", "q3", "q4", "q5"};
+    static const char *const names[] = {"q0", "q1", "q2", "q3", "q4", "q5", "q6", "q7", "q8", "q9"};
     return names[queue];
 }
 
@@ -133,10 +138,11 @@ int main(int argc, char **argv)
         const char *name;
         void (*run)(void);
     } roles[] = {
-        {"producer", role_producer}, {"late", role_late},       {"worker", role_worker},
-        {"runtime", role_runtime},   {"reaper", role_reaper},   {"sql", role_sql},
-        {"operator", role_operator}, {"lock", role_lock},       {"sema", role_sema},
-        {"node", role_node},         {"counter", role_counter}, {"rows", role_rows},
+        {"producer", role_producer}, {"late", role_late},     {"worker", role_worker},
+        {"runtime", role_runtime},   {"reaper", role_reaper}, {"sql", role_sql},
+        {"operator", role_operator}, {"group", role_group},   {"keeper", role_keeper},
+        {"lock", role_lock},         {"sema", role_sema},     {"node", role_node},
+        {"counter", role_counter},   {"rows", role_rows},
     };
     char path[300];
 

@@ -8,6 +8,7 @@
 #include "classes.h"
 #include "hist.h"
 #include "../support/callkit.h"
+#include <libpq-fe.h>
 #include <pgwork.h>
 #include <stdbool.h>
 
@@ -31,13 +32,27 @@ void fired(enum class class);
 int64_t made_of(const char *kind);
 const char *queue_name(int queue);
 
+/* Queues 6 to 9 have groups, g0 to g5 (chaos.sh): which one to claim from. */
+enum { GROUPED = 6, QUEUES = 10, GROUPS = 6 };
+int late_ms(void); /* how long transactions stay open at most */
+
+/* role_sql.c: plain SQL on a connection of its own. Each returns S_. */
+bool sql_up(void);
+int64_t sql_run(const char *sql);
+int64_t sql_ask(const char *sql, PGresult **res);
+
+/* role_operator: calls with their outcomes */
+int64_t admin_begin(enum op op, int queue, int64_t what);
+void admin_end(enum op op, int64_t call, pgw_status st, bool effect_seen, enum class class);
+void admin_cancel(pgw *by, int queue, bool undo);
+
 /* Objects that are not jobs, as the sink knows them */
 #define LOCK_OBJECT(i) (-1 - (int64_t)(i))
 #define ROW_OBJECT(i)  (-1001 - (int64_t)(i))
 
 /* Each runs until going() is false. */
 void role_producer(void), role_late(void), role_worker(void), role_runtime(void), role_reaper(void);
-void role_sql(void), role_operator(void);
+void role_sql(void), role_operator(void), role_group(void), role_keeper(void);
 void role_lock(void), role_sema(void), role_node(void), role_counter(void), role_rows(void);
 
 #endif

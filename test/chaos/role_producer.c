@@ -123,11 +123,9 @@ void role_producer(void)
 /* A producer that takes its time. */
 void role_late(void)
 {
-    const int longest_ms = getenv("CHAOS_LATE_MS") ? atoi(getenv("CHAOS_LATE_MS")) : 30000;
-
     h = open_handle();
     for (int i = 0; going(); i++) {
-        together(1 + draw(4), i % 3 != 1, i < 2 ? 1500 : 500 + draw(draw(3) ? 3000 : longest_ms));
+        together(1 + draw(4), i % 3 != 1, i < 2 ? 1500 : 500 + draw(draw(3) ? 3000 : late_ms()));
         nap_ms(draw(500));
     }
     pgw_close(h);

@@ -34,12 +34,17 @@ static int64_t result(PGresult *res, PGresult **keep)
     return st;
 }
 
-static int64_t run(const char *sql)
+int64_t sql_run(const char *sql)
 {
     return result(PQexec(c, sql), NULL);
 }
 
-static bool up(void)
+int64_t sql_ask(const char *sql, PGresult **res)
+{
+    return result(PQexec(c, sql), res);
+}
+
+bool sql_up(void)
 {
     if (c && PQstatus(c) == CONNECTION_OK && PQtransactionStatus(c) == PQTRANS_IDLE) return true;
     if (c) PQfinish(c);
@@ -67,6 +72,14 @@ static void got(hand *j, PGresult *res, int queue, int64_t call, int64_t lease_m
                  made_of(PQgetvalue(res, row, 3)), lease_ms);
     }
     hist_flush();
+}
+
+static bool repeatable;
+
+static int64_t begin_txn(void)
+{
+    repeatable = draw(4) == 0;
+    return sql_run(repeatable ? "BEGIN ISOLATION LEVEL REPEATABLE READ" : "BEGIN");
 }
 
 /* Notes the calls of a verb for the jobs that are held, and returns its SQL. */
@@ -123,21 +136,21 @@ static void complete(hand *j, int queue, int counter)
 {
     PGresult *res = NULL;
     char *sql = begin_verb(OP_don, "complete", j, queue, counter + 1);
-    int64_t st = run("BEGIN") == S_OK ? result(PQexec(c, sql), &res) : S_NOT;
+    int64_t st = begin_txn() == S_OK ? result(PQexec(c, sql), &res) : S_NOT;
     const bool lost = st == S_OK && PQntuples(res) > 0;
     if (res) PQclear(res);
     if (st == S_OK && !lost) {
         sprintf(sql, "UPDATE counter SET n = n + %zu WHERE id = %d", j->n, counter);
-        st = run(sql);
+        st = sql_run(sql);
         if (st == S_OK) {
             nap_ms(draw(4) == 0 ? draw(300) : 0);
-            st = run("COMMIT");
+            st = sql_run("COMMIT");
         } else {
-            run("ROLLBACK");
+            sql_run("ROLLBACK");
             st = S_NOT; /* no COMMIT was sent */
         }
     } else { /* one of them is not ours any more: undo all */
-        run("ROLLBACK");
+        sql_run("ROLLBACK");
         st = S_NOT;
     }
     for (size_t i = 0; i < j->n; i++) hist_add(j->calls[i], 'o', OP_don, st);
@@ -151,11 +164,13 @@ static void claim(int mode)
     static const int sizes[] = {1, 7, 33, 100, 1000};
     char sql[300];
     PGresult *res = NULL;
-    const int queue = draw(4), max = sizes[draw(mode ? 5 : 3)], counter = draw(4);
+    const int queue = draw(4) ? draw(4) : GROUPED + draw(4), max = sizes[draw(mode ? 5 : 3)],
+              counter = draw(4);
     const int64_t call = hist_call(), lease_ms = 2000 + draw(2000);
+    const int long_ms = queue < GROUPED ? 12000 : late_ms();
 
     hist(call, 'i', OP_clm, queue, max, lease_ms, mode);
-    if (mode && run("BEGIN") != S_OK) {
+    if (mode && begin_txn() != S_OK) {
         hist(call, 'o', OP_clm, S_NOT, 0);
         return;
     }
@@ -171,28 +186,30 @@ static void claim(int mode)
         else
             j.n = (size_t)PQntuples(res);
         const size_t n = j.n;
-        /* ten seconds: nobody's claim may wait for that */
-        if (mode) nap_ms(mode == 2 && draw(one_in) == 0 ? 12000 : draw(mode == 2 ? 2500 : 300));
+        /* more than ten seconds: nobody's claim may wait for that */
+        if (mode) nap_ms(mode == 2 && draw(one_in) == 0 ? long_ms : draw(mode == 2 ? 2500 : 300));
         if (mode == 1) {
             got(&j, res, queue, call, 0);
-            run("ROLLBACK");
+            sql_run("ROLLBACK");
             st = S_NOT;
             if (n) fired(C_claim_rollback);
+            if (n && repeatable) fired(C_claim_rr);
             j.n = n;
         } else if (mode == 2) {
             got(&j, res, queue, call, 0);
-            st = run("COMMIT");
+            st = sql_run("COMMIT");
             if (st == S_OK && n) fired(C_claim_open);
+            if (st == S_OK && n && repeatable) fired(C_claim_rr);
         }
         PQclear(res);
         hist(call, 'o', OP_clm, st == S_OK && n == 0 ? S_EMPTY : st, (int64_t)n);
         if (st != S_OK && (mode != 1 || draw(3))) j.n = 0; /* else: with tokens that were undone */
     } else {
-        if (mode) run("ROLLBACK"), st = S_NOT;
+        if (mode) sql_run("ROLLBACK"), st = S_NOT;
         hist(call, 'o', OP_clm, st, 0);
     }
     if (j.n && (calm() || draw(10))) {
-        if (!calm() && draw(8) == 0) nap_ms(draw(3000));
+        if (!calm() && draw(queue < GROUPED ? 8 : 40) == 0) nap_ms(draw(3000));
         if (j.n <= 100 && draw(2)) extend(&j, queue);
         complete(&j, queue, counter);
     }
@@ -201,7 +218,7 @@ static void claim(int mode)
 void role_sql(void)
 {
     while (going()) {
-        if (!up()) continue;
+        if (!sql_up()) continue;
         claim(calm() ? 0 : draw(5) == 0 ? 1 : draw(8) == 0 ? 2 : 0);
         nap_ms(draw(60));
     }
@@ -212,14 +229,14 @@ void role_sql(void)
 
 static pgw *h;
 
-static int64_t begin(enum op op, int queue)
+int64_t admin_begin(enum op op, int queue, int64_t what)
 {
     const int64_t call = hist_call();
-    hist(call, 'i', op, queue);
+    hist(call, 'i', op, queue, what);
     return call;
 }
 
-static void end(enum op op, int64_t call, pgw_status st, bool effect_seen, enum class class)
+void admin_end(enum op op, int64_t call, pgw_status st, bool effect_seen, enum class class)
 {
     hist(call, 'o', op, st == PGW_OK || st == PGW_OUTCOME_EMPTY ? S_OK : S_UNKNOWN);
     if (effect_seen) fired(class);
@@ -227,23 +244,23 @@ static void end(enum op op, int64_t call, pgw_status st, bool effect_seen, enum 
 
 static void pause_queue(void)
 {
-    const int64_t call = begin(OP_pau, 2);
+    const int64_t call = admin_begin(OP_pau, 2, 0);
     pgw_status st = pgw_queue_pause(h, "q2");
     const bool did = st == PGW_OK;
     nap_ms(did ? 300 + draw(1500) : 0);
     do st = pgw_queue_resume(h, "q2");
     while (st != PGW_OK && (nap_ms(50), going()));
-    end(OP_pau, call, PGW_OK, did, C_pause);
+    admin_end(OP_pau, call, PGW_OK, did, C_pause);
 }
 
 static void drop_queue(void)
 {
-    const int64_t call = begin(OP_drp, 5);
+    const int64_t call = admin_begin(OP_drp, 5, 0);
     pgw_queue_opts o = PGW_QUEUE_OPTS_INIT;
     const pgw_status st = pgw_queue_drop(h, "q5", true);
     o.max_attempts = 50, o.backoff_ms = 100;
     while (pgw_queue_create(h, "q5", &o) != PGW_OK && going()) nap_ms(50);
-    end(OP_drp, call, st, st == PGW_OK, C_drop);
+    admin_end(OP_drp, call, st, st == PGW_OK, C_drop);
 }
 
 typedef struct some_jobs {
@@ -258,21 +275,30 @@ static int note_id(const pgw_job *job, void *arg)
     return some->n == 20;
 }
 
-static void cancel(void)
+void admin_cancel(pgw *by, int queue, bool undo)
 {
-    static const pgw_state states[] = {PGW_STATE_READY, PGW_STATE_DELAYED, PGW_STATE_LEASED};
-    some_jobs some = {.queue = 1 + draw(2)};
+    static const pgw_state states[] = {PGW_STATE_READY, PGW_STATE_DELAYED, PGW_STATE_LEASED,
+                                       PGW_STATE_GATED};
+    some_jobs some = {.queue = queue};
     int64_t calls[20];
     pgw_jobs_opts o = PGW_JOBS_OPTS_INIT;
 
-    o.queue = queue_name(some.queue), o.state = states[draw(3)], o.limit = 1 + draw(19);
-    if (pgw_jobs_each(h, &o, note_id, &some) < 0 || some.n == 0) return;
+    o.queue = queue_name(some.queue),
+    o.state = undo ? PGW_STATE_GATED : states[draw(queue < GROUPED ? 3 : 4)],
+    o.limit = 1 + draw(19);
+    if (pgw_jobs_each(by, &o, note_id, &some) < 0 || some.n == 0) return;
     for (size_t i = 0; i < some.n; i++) {
         calls[i] = hist_call();
         hist_add(calls[i], 'i', OP_can, some.queue, some.refs[i].id);
     }
     hist_flush();
-    const pgw_status st = pgw_cancel(h, queue_name(some.queue), some.refs, some.n);
+    pgw_status st = undo ? pgw_txn_begin(by) : PGW_OK;
+    if (st == PGW_OK) st = pgw_cancel(by, queue_name(some.queue), some.refs, some.n);
+    if (undo) {
+        nap_ms(draw(1500)); /* nobody may pass them meanwhile */
+        pgw_txn_rollback(by);
+        st = PGW_ECONN; /* not applied, for certain: no COMMIT was sent */
+    }
     bool did = false;
     for (size_t i = 0; i < some.n; i++) {
         did |= st >= 0 && some.refs[i].outcome >= 0;
@@ -292,25 +318,25 @@ void role_operator(void)
         case 0:
         case 1: pause_queue(); break;
         case 2:
-            call = begin(OP_pur, 2);
+            call = admin_begin(OP_pur, 2, 0);
             st = pgw_queue_purge(h, "q2", draw(2) ? PGW_STATE_READY : PGW_STATE_DELAYED, &n);
-            end(OP_pur, call, st, n > 0, C_purge);
+            admin_end(OP_pur, call, st, n > 0, C_purge);
             break;
         case 3: drop_queue(); break;
         case 4:
         case 5:
-            call = begin(OP_red, 1);
+            call = admin_begin(OP_red, 1, 0);
             st = pgw_redrive(h, "q1", NULL, &n);
-            end(OP_red, call, st, n > 0, C_redrive);
+            admin_end(OP_red, call, st, n > 0, C_redrive);
             break;
         case 6:
         case 7:
         case 8:
-            call = begin(OP_res, 1);
+            call = admin_begin(OP_res, 1, 0);
             st = pgw_reschedule(h, "q1", NULL, &n);
-            end(OP_res, call, st, n > 0, C_reschedule);
+            admin_end(OP_res, call, st, n > 0, C_reschedule);
             break;
-        default: cancel();
+        default: admin_cancel(h, 1 + draw(2), false);
         }
         nap_ms(draw(1000));
     }

@@ -83,7 +83,7 @@ static void claim(hand *j, bool done)
     const size_t finished = done ? j->n : 0;
     pgw_status st;
 
-    if (!done) j->queue = draw(8) == 0 ? 4 + draw(2) : draw(4);
+    if (!done) j->queue = draw(4) == 0 ? GROUPED + draw(4) : draw(8) == 0 ? 4 + draw(2) : draw(4);
     const char *queue = queue_name(j->queue);
     o.queues = &queue, o.queues_count = 1;
     o.max = sizes[draw(5)];
@@ -105,9 +105,10 @@ static void claim(hand *j, bool done)
  */
 static bool settle(hand *j)
 {
-    const int what = calm() ? 19 : draw(20);
+    int what = calm() ? 19 : draw(20);
     size_t half = j->n / 2;
 
+    if (j->queue >= GROUPED && what < 3 && draw(4)) what = 19; /* few at a time: so seldom slowly */
     if (what == 0 && (j->n <= 100 || draw(4) == 0)) return false; /* forgotten */
     if (what == 1 && (j->n <= 100 || draw(4) == 0)) {
         nap_ms(j->lease_ms + 200 + draw(1500)); /* too late, perhaps */
@@ -124,7 +125,7 @@ static bool settle(hand *j)
     } else if (what == 5) {
         verb(OP_don, j, 0, half, 0);
         verb(OP_fai, j, half, j->n - half, draw(300));
-    } else if (what == 6 && j->queue == 1) {
+    } else if (what == 6 && (j->queue == 1 || j->queue == 8)) {
         verb(OP_ded, j, 0, 1, 0);
         verb(OP_don, j, 1, j->n - 1, 0);
     } else if (what == 7) {
@@ -188,11 +189,11 @@ static void log_error(pgw_log_level level, const char *module, const char *messa
 
 void role_runtime(void)
 {
-    const char *queues[] = {"q0", "q1", "q2", "q3", "q4", "q5"};
+    const char *queues[] = {"q0", "q1", "q2", "q3", "q4", "q5", "q6", "q7", "q8", "q9"};
     pgw_worker_spec spec = PGW_WORKER_SPEC_INIT;
     pgw_worker *w = NULL;
 
-    spec.queues = queues, spec.queues_count = 6, spec.handler = handle;
+    spec.queues = queues, spec.queues_count = QUEUES, spec.handler = handle;
 
     pgw_conf_set_log(conf, PGW_LOG_WARN, log_error, NULL);
     pgw_conf_set(conf, "holder", "runtime");

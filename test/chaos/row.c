@@ -66,10 +66,15 @@ static void column(row *r, const char *name, const char *v)
         const char *name;
         size_t at;
     } integers[] = {
-        {"queue", offsetof(row, queue)},   {"lane", offsetof(row, lane)},
-        {"pos", offsetof(row, pos)},       {"attempt", offsetof(row, attempt)},
-        {"id", offsetof(row, id)},         {"max_attempts", offsetof(row, max_attempts)},
+        {"queue", offsetof(row, queue)},
+        {"lane", offsetof(row, lane)},
+        {"pos", offsetof(row, pos)},
+        {"attempt", offsetof(row, attempt)},
+        {"id", offsetof(row, id)},
+        {"max_attempts", offsetof(row, max_attempts)},
         {"priority", offsetof(row, lane)},
+        {"group_limit", offsetof(row, group_limit)},
+        {"queue_limit", offsetof(row, queue_limit)},
     };
     const char *tag;
 
@@ -93,6 +98,14 @@ static void column(row *r, const char *name, const char *v)
         r->key = null || v[0] != 'k' ? 0 : strtoll(v + 1, NULL, 10);
     } else if (strcmp(name, "tags") == 0 && (tag = strstr(v, "slot=")) != NULL) {
         r->slot = time_read(tag + 5);
+    } else if (strcmp(name, "grp") == 0) {
+        r->grp = null || v[0] != 'g' ? 0 : strtoll(v + 1, NULL, 10) + 1;
+    } else if (strcmp(name, "gate") == 0) {
+        r->gated = null ? 0 : v[0] ? 1 : 2;
+    } else if (strcmp(name, "group_retry") == 0) {
+        r->policy = null ? 0 : v[0] == 'h' ? POLICY_HOLD : v[0] == 'p' ? POLICY_PASS : POLICY_BLOCK;
+    } else if (strcmp(name, "held_until") == 0) {
+        r->held = null ? 0 : v[0] == 'i' ? 1 : 2;
     } else if (strcmp(name, "ids") == 0) {
         r->jobs = null ? 0 : numbers(r->ids, v);
     } else if (strcmp(name, "kinds") == 0) {

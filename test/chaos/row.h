@@ -14,6 +14,8 @@ typedef struct row {
     uint64_t number, nonce; /* 0: no token */
     int64_t key, slot;      /* a unique key's number; a schedule's slot */
     int64_t runtime;        /* 1: its holder is a worker of the runtime */
+    int64_t grp, gated;     /* number + 1; at the gate of its group (1), or of its queue (2) */
+    int64_t group_limit, queue_limit, policy, held; /* 0: not set; as in the event lim */
     char name[80], kind[80];
     int jobs, kinds, gones; /* a batch row */
     int64_t ids[ROW_JOBS], made[ROW_JOBS], gone[ROW_JOBS];

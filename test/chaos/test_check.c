@@ -72,7 +72,7 @@ static bool reaped(const event *e) /* to the lane of quarantined jobs, so by a r
 }
 static bool was_delayed(const event *e)
 {
-    return e->a[2] == 0 && e->a[6] == 1 && e->a[0] != 1;
+    return e->a[2] == 0 && e->a[6] == 1 && e->a[0] != 1 && e->a[5] == 0;
 }
 static bool of_holder(const event *e)
 {
@@ -334,7 +334,7 @@ static bool lock_twice(void)
     event *u = NULL;
     for (event *e = o; e < &h.e[h.n] && !u; e++)
         if (is(e, 'i', OP_ulk) && e->proc == o->proc) u = e;
-    if (!u) return false;
+    if (!u || u->t - o->t < 5) return false;
     const event oi = *i, oo = *o, ui = *u, uo = *outcome_of(u);
     const event *all[] = {&oi, &oo, &ui, &uo};
     for (int k = 0; k < 4; k++) { /* somebody else at the same time */
@@ -481,6 +481,161 @@ static bool row_twice(void)
     return true;
 }
 
+/* -- groups -- */
+
+/* The group of a job of queue 6; 0: of queue 7. */
+static int64_t group_of(const event *e)
+{
+    for (size_t k = 0; k < h.n; k++)
+        if (is(&h.e[k], 't', OP_new) && h.e[k].a[1] == e->a[1]) return h.e[k].a[8];
+    return 0;
+}
+
+static bool sets(const event *e, int64_t grp)
+{
+    return is(e, 't', OP_lim) && e->a[2] == (grp ? grp : -1);
+}
+
+/* How many jobs of a group, or of queue 7, are admitted after a transaction; hold: retries keep
+ * their places. */
+static int64_t admitted_after(int64_t commit, int64_t grp, bool hold, int64_t *limit)
+{
+    static signed char is_in[100000];
+    int64_t n = 0;
+    memset(is_in, 0, sizeof(is_in));
+    for (size_t k = 0; k < h.n; k++) {
+        const event *e = &h.e[k];
+        if (e->phase != 't' || e->call > commit) continue;
+        if (sets(e, grp)) *limit = e->a[5] ? 0 : e->a[3];
+        if (e->op == OP_lim || e->op == OP_new || e->op == OP_len || e->a[1] < 0) continue;
+        const bool in = e->op == OP_rdy || e->op == OP_lea ||
+                        (e->op == OP_dly && e->a[6] == 0 && hold && (e->a[2] || is_in[e->a[1]]));
+        is_in[e->a[1]] = in && e->a[0] == (grp ? 6 : 7) && group_of(e) == grp;
+    }
+    for (size_t i = 0; i < sizeof(is_in); i++) n += is_in[i];
+    return n;
+}
+
+static bool from_gate(const event *e)
+{
+    return e->a[5] == 1;
+}
+static bool from_queues_gate(const event *e)
+{
+    return e->a[5] == 2;
+}
+
+static bool lower(event *e)
+{
+    int64_t limit = 0;
+    if (!e) return false;
+    const int64_t grp = group_of(e);
+    if (admitted_after(e->call, grp, grp % 3 > 0, &limit) < 2) return false;
+    for (size_t k = 0; k < h.n; k++) /* long ago */
+        if (sets(&h.e[k], grp)) h.e[k].a[3] = 1, h.e[k].t -= 100000000;
+    return true;
+}
+static bool one_of_group_more(void)
+{
+    return lower(pick('t', OP_rdy, from_gate));
+}
+static bool one_of_queue_more(void)
+{
+    return lower(pick('t', OP_rdy, from_queues_gate));
+}
+/* The lease ends later than the admission that its end has made possible. */
+static bool stale_frees(void)
+{
+    event *e = pick('t', OP_rdy, from_gate);
+    if (!e) return false;
+    const int64_t grp = group_of(e), commit = e->call, t = e->t;
+    int64_t limit = 0;
+    if (grp == 3 || admitted_after(commit, grp, true, &limit) != limit || limit == 3) return false;
+    for (size_t k = 0; k < h.n; k++)
+        if (sets(&h.e[k], grp) && h.e[k].a[3] > limit) return false;
+    for (size_t k = h.n; k-- > 0;) {
+        event *g = &h.e[k];
+        if (!is(g, 't', OP_gon) || g->call >= commit || g->a[0] != 6 || group_of(g) != grp)
+            continue;
+        for (size_t i = 0; i < h.n; i++)
+            if (h.e[i].phase == 't' && h.e[i].call > commit) h.e[i].call++;
+        g->call = commit + 1, g->t = t + 1;
+        return true;
+    }
+    return false;
+}
+static bool pass_in_group(void)
+{
+    event *e = pick('t', OP_rdy, from_gate);
+    if (!e) return false;
+    const event at = *e;
+    event *n = copy(&at, -50000000);
+    const int64_t id = -at.a[1], made[] = {6, id, 2, 0, 0, 0, 0, 1, group_of(&at)};
+    n->op = OP_new, n->call = 0;
+    memcpy(n->a, made, sizeof(made));
+    *history_add(&h) = (event){at.t + 10000, 1000000, 18, OP_can, 'i', {6, id}};
+    *history_add(&h) = (event){at.t + 20000, 1000000, 18, OP_can, 'o', {S_OK}};
+    *history_add(&h) = (event){at.t + 15000, 1 << 30, 0, OP_gon, 't', {6, id, 0, 0, 0, ST_DELAYED}};
+    return true;
+}
+static bool gate_stays_shut(void)
+{
+    event *e = pick('t', OP_rdy, from_gate);
+    if (!e) return false;
+    const event at = *e;
+    int64_t limit = 0, from = 0;
+    const int64_t grp = group_of(&at);
+    for (size_t k = 0; k < h.n; k++) /* it waited, and there was room, before this transaction */
+        if (h.e[k].phase == 't' && h.e[k].a[1] == at.a[1] && h.e[k].call < at.call)
+            from = h.e[k].call;
+    if (!from || admitted_after(at.call - 1, grp, grp != 3, &limit) >= limit) return false;
+    for (size_t k = 0; k < h.n; k++)
+        if (h.e[k].t >= at.t || h.e[k].call >= at.call) h.e[k].t += 3 * SOON;
+    return true;
+}
+static bool held_admits(void)
+{
+    event *e = pick('t', OP_rdy, from_gate);
+    if (!e) return false;
+    const int64_t grp = group_of(e);
+    bool first = true;
+    for (size_t k = 0; k < h.n; k++)
+        if (sets(&h.e[k], grp)) {
+            h.e[k].a[5] = 1;
+            if (first) h.e[k].t -= 100000000;
+            first = false;
+        }
+    return true;
+}
+static bool letter_stops_nobody(void)
+{
+    event *e = pick('t', OP_rdy, from_gate);
+    if (!e) return false;
+    const int64_t grp = group_of(e), t = e->t, commit = e->call;
+    bool there = false;
+    for (size_t k = 0; k < h.n; k++)
+        there |= is(&h.e[k], 't', OP_dea) && h.e[k].call < commit && h.e[k].a[0] == 6 &&
+                 group_of(&h.e[k]) == grp;
+    if (!there) return false;
+    for (size_t k = 0; k < h.n; k++) {
+        if (sets(&h.e[k], grp)) h.e[k].a[4] = POLICY_BLOCK;
+        if (h.e[k].t >= t) h.e[k].t += 60000000;
+    }
+    return true;
+}
+static bool retry_gives_up(void)
+{
+    event *e = pick('t', OP_rdy, from_gate);
+    int64_t limit = 0;
+    if (!e || group_of(e) != 3) return false;
+    const int64_t n = admitted_after(e->call, 3, true, &limit);
+    for (size_t k = 0; k < h.n; k++)
+        if (sets(&h.e[k], 3) && h.e[k].a[3] >= n) return false;
+    for (size_t k = 0; k < h.n; k++)
+        if (sets(&h.e[k], 3)) h.e[k].a[4] = POLICY_HOLD;
+    return n > limit;
+}
+
 static const struct {
     const char *name;
     bool (*damage)(void);
@@ -528,6 +683,14 @@ static const struct {
     {"a delayed job is early", promote_early, R_early},
     {"a lock is waited for too long", wait_for_ever, R_waited},
     {"two hold a row", row_twice, R_holders},
+    {"one more of a group than its limit", one_of_group_more, R_limit},
+    {"one more of a queue than its limit", one_of_queue_more, R_limit},
+    {"a stale token frees a place", stale_frees, R_limit},
+    {"a retry gives up its place", retry_gives_up, R_limit},
+    {"a job is passed in its group", pass_in_group, R_order},
+    {"a group with room admits nobody", gate_stays_shut, R_gated},
+    {"a group that is held admits", held_admits, R_shut},
+    {"a dead letter does not stop its group", letter_stops_nobody, R_shut},
 };
 
 static size_t verdict(size_t count[R_COUNT])

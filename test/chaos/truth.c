@@ -10,6 +10,7 @@
 #include "row.h"
 #include <libpq-fe.h>
 #include <poll.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,11 +20,11 @@ typedef struct place {
     int state; /* ST_ */
     int64_t queue, lane, pos, attempt, max_attempts, at_us;
     uint64_t number, nonce;
-    int64_t runtime;
+    int64_t runtime, gated;
 } place;
 
 typedef struct job {
-    int64_t id, made, key;
+    int64_t id, made, key, grp;
     place was, is; /* before the transaction, and by now */
     int places;
     int touched;
@@ -32,9 +33,12 @@ typedef struct job {
 static job **jobs; /* open addressing by id */
 static size_t size = 1 << 16, used;
 static job **touched;
-static size_t touches, room;
+static size_t touches, capacity;
 static int64_t queues[1000],
-    limits[1000]; /* by id in the database: number in the name, max_attempts */
+    limits[1000];               /* by id in the database: number in the name, max_attempts */
+static bool limited[100];       /* queues that have a limit of their own, by number */
+static int64_t setting[100][5]; /* limits of groups and queues that this transaction has set */
+static int settings_seen;
 static uint64_t done_lsn;
 static int64_t commits;
 
@@ -68,9 +72,9 @@ static job *touch(int64_t id)
         used++;
     }
     if (!(*j)->touched) {
-        if (touches == room) {
-            room = room ? room * 2 : 1024;
-            touched = realloc(touched, room * sizeof(*touched));
+        if (touches == capacity) {
+            capacity = capacity ? capacity * 2 : 1024;
+            touched = realloc(touched, capacity * sizeof(*touched));
             if (!touched) abort();
         }
         touched[touches++] = *j;
@@ -109,6 +113,7 @@ static void change(const row *r, int state, int by)
         else if (r->slot)
             j->made = -(r->slot / 1000000);
         j->key = r->key;
+        j->grp = r->grp;
         j->is = (place){state == ST_READY && r->number ? ST_LEASED : state,
                         queue_of(r->queue),
                         state < ST_DELAYED ? r->lane : 2 * r->lane + 1,
@@ -118,7 +123,8 @@ static void change(const row *r, int state, int by)
                         r->at_us,
                         r->number,
                         r->nonce,
-                        r->runtime};
+                        r->runtime,
+                        state == ST_DELAYED ? r->gated : 0};
     }
 }
 
@@ -126,7 +132,18 @@ static void emit(const job *j, enum op op, int64_t number, int64_t nonce, int64_
                  int64_t a7)
 {
     const place *p = j->is.state ? &j->is : &j->was;
-    hist_add(commits, 't', op, p->queue, j->id, number, nonce, p->attempt, a5, a6, a7, p->runtime);
+    hist_add(commits, 't', op, p->queue, j->id, number, nonce, p->attempt, a5, a6, a7,
+             op == OP_new ? j->grp : p->runtime);
+}
+
+/* It has passed its gates, perhaps both, and perhaps it is leased in the same transaction. */
+static void tell_admitted(const job *j)
+{
+    const bool two = limited[j->is.queue % 100];
+    job then = *j;
+    then.is.attempt -= j->is.state == ST_LEASED;
+    if (two && j->was.gated == 1) emit(&then, OP_dly, 0, 0, 0, 2, j->is.max_attempts);
+    emit(&then, OP_rdy, 0, 0, two ? 2 : 1, j->is.lane, j->is.max_attempts);
 }
 
 /* Writes how a transaction of this time has changed a job. */
@@ -135,12 +152,13 @@ static void tell(const job *j, int64_t commit_us)
     const place *a = &j->was, *b = &j->is;
     const int64_t old = a->state == ST_LEASED ? (int64_t)a->number : 0,
                   nonce = a->state == ST_LEASED ? (int64_t)a->nonce : 0,
-                  left_ms = (b->at_us - commit_us) / 1000;
+                  left_ms = b->gated ? 0 : (b->at_us - commit_us) / 1000;
 
     if (j->places < 0 || j->places > 1) hist_add(commits, 't', OP_two, 0, j->id, j->places);
     if (a->state == ST_NONE && b->state != ST_NONE)
-        emit(j, OP_new, b->state == ST_DELAYED, b->state == ST_DELAYED ? left_ms : 0, j->made,
-             j->key, b->lane);
+        emit(j, OP_new, (b->state == ST_DELAYED) + b->gated, b->state == ST_DELAYED ? left_ms : 0,
+             j->made, j->key, b->lane);
+    if (a->gated && (b->state == ST_READY || b->state == ST_LEASED)) tell_admitted(j);
     if (b->state == ST_LEASED) {
         if (a->state != ST_LEASED || a->number != b->number || a->nonce != b->nonce)
             emit(j, OP_lea, (int64_t)b->number, (int64_t)b->nonce, left_ms, b->lane,
@@ -148,11 +166,11 @@ static void tell(const job *j, int64_t commit_us)
         else if (a->at_us != b->at_us)
             emit(j, OP_len, (int64_t)b->number, (int64_t)b->nonce, left_ms, 0, 0);
     } else if (b->state == ST_READY && a->state != ST_NONE) {
-        if (a->state != ST_READY || a->lane != b->lane)
+        if (!a->gated && (a->state != ST_READY || a->lane != b->lane))
             emit(j, OP_rdy, old, nonce, 0, b->lane, b->max_attempts);
     } else if (b->state == ST_DELAYED && a->state != ST_NONE) {
-        if (a->state != ST_DELAYED || a->at_us != b->at_us)
-            emit(j, OP_dly, old, nonce, left_ms, 0, b->max_attempts);
+        if (a->state != ST_DELAYED || a->at_us != b->at_us || a->gated != b->gated)
+            emit(j, OP_dly, old, nonce, left_ms, b->gated, b->max_attempts);
     } else if (b->state == ST_DEAD && a->state != ST_DEAD) {
         emit(j, OP_dea, old, nonce, 0, 0, b->max_attempts);
     } else if (b->state == ST_NONE && a->state != ST_NONE) {
@@ -160,10 +178,22 @@ static void tell(const job *j, int64_t commit_us)
     }
 }
 
+static void note_setting(int64_t queue, int64_t grp, int64_t limit, int64_t policy, int64_t held)
+{
+    const int64_t s[] = {queue, grp, limit, policy, held};
+    if (queue >= 0 && settings_seen < 100) memcpy(setting[settings_seen++], s, sizeof(s));
+}
+
 /* The end of a transaction; keep: it is a new one. */
 static void commit(int keep, int64_t commit_us)
 {
     commits += keep;
+    for (int i = 0; keep && i < settings_seen; i++) {
+        const int64_t *s = setting[i];
+        hist_add(commits, 't', OP_lim, s[0], 0, s[1], s[2], s[3], s[4]);
+        if (s[1] == -1) limited[s[0] % 100] = s[2] > 0;
+    }
+    settings_seen = 0;
     for (size_t i = 0; i < touches; i++) {
         job *j = touched[i];
         if (keep) {
@@ -179,6 +209,14 @@ static void commit(int keep, int64_t commit_us)
     hist_flush();
 }
 
+static void note_queue(const row *r)
+{
+    queues[r->id] = r->name[0] == 'q' ? atoll(r->name + 1) : -1;
+    limits[r->id] = r->max_attempts;
+    note_setting(queues[r->id], 0, r->group_limit, r->policy, 0);
+    note_setting(queues[r->id], -1, r->queue_limit, 0, 0);
+}
+
 static void line(const char *text)
 {
     static const struct {
@@ -187,12 +225,13 @@ static void line(const char *text)
     } tables[] = {{"pgwork.live_job: ", ST_READY},
                   {"pgwork.delayed_job: ", ST_DELAYED},
                   {"pgwork.dead_job: ", ST_DEAD},
-                  {"pgwork.queue: ", ST_NONE}};
+                  {"pgwork.queue: ", ST_NONE},
+                  {"pgwork.group_rule: ", ST_NONE}};
     static row r, z;
 
     if (strncmp(text, "table ", 6) != 0) return;
     text += 6;
-    for (size_t i = 0; i < 4; i++) {
+    for (size_t i = 0; i < 5; i++) {
         const size_t n = strlen(tables[i].name);
         if (strncmp(text, tables[i].name, n) != 0) continue;
         const char *at = text + n;
@@ -210,6 +249,7 @@ static void line(const char *text)
         } else if (strncmp(at, "DELETE: ", 8) == 0) {
             row_read(&r, at + 8);
             if (tables[i].state) change(&r, tables[i].state, -1);
+            if (i == 4) note_setting(queue_of(r.queue), r.grp, 0, 0, 0);
             return;
         } else {
             at += 8; /* INSERT: */
@@ -217,8 +257,10 @@ static void line(const char *text)
         row_read(&r, at);
         if (tables[i].state)
             change(&r, tables[i].state, 1);
+        else if (i == 4)
+            note_setting(queue_of(r.queue), r.grp, r.group_limit, r.policy, r.held);
         else if (r.id > 0 && r.id < 1000)
-            queues[r.id] = r.name[0] == 'q' ? atoll(r.name + 1) : -1, limits[r.id] = r.max_attempts;
+            note_queue(&r);
     }
 }
 

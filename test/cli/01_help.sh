@@ -17,15 +17,16 @@ for command in $commands; do
     code "$command has a page" 0 test -f "$top/doc/man/pgwork-$command.1" -o "$command" = version
     yes "$command --help fits in 100 columns" awk 'length > 100 { exit 1 }' "$tmp/out"
 done
-for verb in list create set pause resume drain purge drop depth; do
+for verb in list create set pause resume hold unhold drain purge drop depth; do
     code "queue $verb --help" 0 pgwork queue $verb --help
     yes "queue $verb --help has a usage" grep -q "^usage: pgwork queue $verb" "$tmp/out"
 done
-is 'help extend tells the words of --json' "$(pgwork help extend | grep -o '\(stale\|gone\|locked\|cancel\):' | sort | tr -d '\n')" \
+is 'help extend lists the words of --json' "$(pgwork help extend | grep -o '\(stale\|gone\|locked\|cancel\):' | sort | tr -d '\n')" \
     'cancel:gone:locked:stale:'
-yes 'help tells 75 of sem acquire' sh -c "pgwork help | grep -q '75 .*sem acquire'"
+yes 'help names exit code 75 of sem acquire' sh -c "pgwork help | grep -q '75 .*sem acquire'"
 for verb in list redrive purge; do code "dead $verb --help" 0 pgwork dead $verb --help; done
 for verb in create acquire extend release resize drop list run; do code "sem $verb --help" 0 pgwork sem $verb --help; done
+for verb in set drop ls take run; do code "rate $verb --help" 0 pgwork rate $verb --help; done
 for verb in check init reap register unregister list; do code "table $verb --help" 0 pgwork table $verb --help; done
 for verb in up status; do code "migrate $verb --help" 0 pgwork migrate $verb --help; done
 code 'help queue create' 0 pgwork help queue create

@@ -66,9 +66,9 @@ for dsn in 'host=/nowhere password=hush' 'postgresql://u:hush@%2Fnowhere/db'; do
     yes 'a password that others can read is told of' grep -q 'other users can read' "$tmp/err"
     is 'and is not told itself' "$(grep -c hush "$tmp/err")" 0
 done
-refused '--dsn is no option' 2 'argv' pgwork --dsn 'host=x password=hush' ls
+refused '--dsn is not an option' 2 'argv' pgwork --dsn 'host=x password=hush' ls
 is 'its value is not repeated' "$(grep -c hush "$tmp/err")" 0
-refused '--dsn=value is no option' 2 'argv' pgwork '--dsn=host=x password=hush' ls
+refused '--dsn=value is not an option' 2 'argv' pgwork '--dsn=host=x password=hush' ls
 is 'its value is not repeated either' "$(grep -c hush "$tmp/err")" 0
 refused '--password=value is none' 2 'unknown option --password$' pgwork '--password=hush' ls
 is 'nor is this one repeated' "$(grep -c hush "$tmp/err")" 0
@@ -85,7 +85,7 @@ is 'but neither connection string nor payload' "$(grep -c hush "$tmp/err")" 0
 sql "CREATE ROLE pgw_cli_nobody LOGIN" 2>/dev/null
 PGWORK_DSN="host=$PGHOST port=$PGPORT user=pgw_cli_nobody dbname=$PGDATABASE" refused 'a role without rights' 5 . pgwork enqueue q x
 PGWORK_DSN="host=$PGHOST port=$PGPORT user=postgres dbname=$PGDATABASE options='-c default_transaction_read_only=on'" refused 'a read-only server' 5 . pgwork enqueue q x
-yes 'that is no standby: the hint names the setting, not another server' sh -c "grep -q 'hint:.*RESET default_transaction_read_only' '$tmp/err' && ! grep -q target_session_attrs '$tmp/err'"
+yes 'the hint names the setting, not another server: this is not a standby' sh -c "grep -q 'hint:.*RESET default_transaction_read_only' '$tmp/err' && ! grep -q target_session_attrs '$tmp/err'"
 sql "UPDATE pgw_other.migration SET checksum = '0123456789abcdef' WHERE number = 5"
 sql "CREATE ROLE pgw_cli_worker LOGIN IN ROLE pgwork_worker, pgwork_producer" 2>/dev/null
 for role in postgres pgw_cli_worker; do

@@ -3,9 +3,9 @@
 pgwork -q migrate
 
 code 'no queues yet' 1 pgwork queue list
-code 'create' 0 pgwork queue create a --lease 2m --max-attempts 5 --backoff 500ms --backoff-cap 1h30m --retention 7d --max-bytes 1000 --notify off
+code 'create' 0 pgwork queue create a --lease 2m --max-attempts 5 --backoff 500ms --backoff-cap 1h30m --retention 7d --dead-retention 30d --max-bytes 1000 --notify off
 is 'settings' "$(pgwork --json queue list | sed 's/.*"lease_ms"/"lease_ms"/')" \
-    '"lease_ms":120000,"max_attempts":5,"backoff_ms":500,"backoff_cap_ms":5400000,"retention_ms":604800000,"max_bytes":1000,"notify":false,"payload_visible":false}'
+    '"lease_ms":120000,"max_attempts":5,"backoff_ms":500,"backoff_cap_ms":5400000,"retention_ms":604800000,"dead_retention_ms":2592000000,"max_bytes":1000,"notify":false,"expired":"dead","payload_visible":false}'
 code 'set' 0 pgwork queue set a --lease 10
 is 'set changes what is given only' "$(pgwork --json queue list | sed 's/.*"lease_ms":\([0-9]*\),"max_attempts":\([0-9]*\).*/\1 \2/')" '10000 5'
 refused 'set of a queue that is not there' 1 'none_such' pgwork queue set none_such --lease 10
@@ -71,7 +71,7 @@ CREATE FUNCTION stone() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEP
 CREATE TRIGGER stone BEFORE DELETE ON pgwork.live_job FOR EACH ROW WHEN (OLD.payload = '{"line": "10001"}') EXECUTE FUNCTION stone();
 END
 refused 'a purge that fails on its way' 8 'deleted 10000 jobs' pgwork queue purge stone
-is 'tells what went' "$(sql "SELECT count(*) FROM pgwork.job WHERE queue = 'stone'")" 1
+is 'one job is left' "$(sql "SELECT count(*) FROM pgwork.job WHERE queue = 'stone'")" 1
 sql 'DROP TRIGGER stone ON pgwork.live_job'
 code 'nothing is left' 0 pgwork queue purge stone --json
 is 'but the stone' "$(cat "$tmp/out")" '{"deleted":1}'
@@ -92,7 +92,7 @@ refused 'notify is on or off' 2 'on or off' pgwork queue create b --notify maybe
 seq 1 10001 | pgwork -q enqueue stone
 sql "CREATE TRIGGER stone BEFORE DELETE ON pgwork.live_job FOR EACH ROW WHEN (OLD.payload = '{\"line\": \"10001\"}') EXECUTE FUNCTION stone()"
 refused 'a drop that fails on its way' 8 'deleted 10000 jobs' pgwork queue drop stone --force
-is 'tells what went' "$(sql "SELECT count(*) FROM pgwork.job WHERE queue = 'stone'")" 1
+is 'one job is left' "$(sql "SELECT count(*) FROM pgwork.job WHERE queue = 'stone'")" 1
 sql "CREATE OR REPLACE FUNCTION stone() RETURNS trigger LANGUAGE plpgsql AS \$\$ BEGIN PERFORM pg_sleep(60); RETURN OLD; END \$\$"
 seq 1 10000 | pgwork -q enqueue stone
 sql "UPDATE pgwork.live_job SET payload = CASE WHEN pos = (SELECT max(pos) FROM pgwork.live_job) THEN '{\"line\": \"10001\"}' ELSE '{}' END::jsonb"
@@ -105,7 +105,7 @@ until_true 5 heard $p
 kill -TERM $p
 wait $p
 is 'ends by the second signal' $? 143
-is 'and tells what went' "$(cat "$tmp/err") $(sql "SELECT count(*) FROM pgwork.job WHERE queue = 'stone'")" 'pgwork: deleted 10000 jobs 1'
+is 'and prints what was deleted' "$(cat "$tmp/err") $(sql "SELECT count(*) FROM pgwork.job WHERE queue = 'stone'")" 'pgwork: deleted 10000 jobs 1'
 sql "CREATE OR REPLACE FUNCTION stone() RETURNS trigger LANGUAGE plpgsql AS \$\$ BEGIN PERFORM pg_sleep(1); RETURN OLD; END \$\$"
 pgwork queue drop stone --force 2>"$tmp/err" &
 p=$! jobs_of_ours=$!

@@ -68,7 +68,7 @@ is 'run_at with its zone' "$(sql "SELECT count(*) FROM pgwork.job WHERE queue = 
 for bad_full in '[1]:not an object' '{"frob"|1}:unknown member: frob' '{"priority"|10}:0\.\.9' '{"priority"|"1"}:0\.\.9' \
     '{"tags"|["a",1]}:array of strings' '{"kind"|1}:kind is not a string' '{"run_at"|"soon"}:run_at' \
     '{"group"|1}:group is not a string' '{"expires_at"|"soon"}:expires_at' '{"meta"|[1]}:meta is not an object' \
-    '{"delay_ms"|-1}:delay_ms' '{"delay_ms"|1e3}:delay_ms' '{"max_attempts"|0}:max_attempts' '{"lease_ms"|99}:lease_ms'; do
+    '{"ttl_ms"|0}:ttl_ms' '{"ttl_ms"|1,"expires_at"|"2100-01-01T00|00|00Z"}:not both' '{"delay_ms"|-1}:delay_ms' '{"delay_ms"|1e3}:delay_ms' '{"max_attempts"|0}:max_attempts' '{"lease_ms"|99}:lease_ms'; do
     echo "${bad_full%%:*}" | tr '|' ':' >"$tmp/lines"
     refused "--full with $(cat "$tmp/lines")" 2 "line 1: .*${bad_full#*:}" pgwork enqueue j -F -f "$tmp/lines"
 done
@@ -76,7 +76,7 @@ done
 code 'options' 0 pgwork enqueue l x -k kind -p 3 --delay 1h -t t1 -t t2 --max-attempts 4 --lease 7s
 is 'reach the job' "$(sql "SELECT kind, priority, state, tags, max_attempts FROM pgwork.job WHERE queue = 'l'")" 'kind|3|delayed|{t1,t2}|4'
 extras() { sed -n 's/^\(group\|expires\|meta\)  *\([^ ]*\).*/\1 \2/p'; }
-code 'group, expiry and meta' 0 pgwork enqueue extra x --group ann --expires-at 2100-01-01T00:00:00Z --meta '{"t":[1]}'
+code 'group, expiry and meta' 0 pgwork enqueue extra x --group ann --expires 2100-01-01T00:00:00Z --meta '{"t":[1]}'
 is 'show prints them' "$(pgwork show "$(cat "$tmp/out")" | extras)" 'expires 2100-01-01T00:00:00.000000Z
 group ann
 meta {"t":'
@@ -84,13 +84,30 @@ is 'a job without them has no such lines' "$(pgwork show "$(pgwork enqueue extra
 echo '{"group": "bob", "expires_at": "2100-01-01T00:00:00Z", "meta": {"t": 2}}' >"$tmp/lines"
 code 'as members of --full' 0 pgwork enqueue extra -F -f "$tmp/lines" --group ann
 is 'of this line alone' "$(pgwork --json ls extra | sed -n 's/.*"meta":\([^}]*}\).*"group":\("bob"\),"expires_at":\("[^"]*"\).*/\1 \2 \3/p')" '{"t": 2} "bob" "2100-01-01T00:00:00.000000Z"'
-is 'a claim returns meta' "$(pgwork --json claim extra -n 9 | sed 's/.*"meta":\(null\|[^}]*}\).*/\1/' | tr '\n' ' ')" '{"t": [1]} null {"t": 2} '
+is 'a claim returns meta' "$(pgwork --json claim extra -n 9 | sed 's/.*"meta":\(null\|[^}]*}\).*/\1/' | tr '\n' ' ')" 'null {"t": [1]} {"t": 2} '
 refused 'meta that is not an object' 2 'argument `meta` is not an object' pgwork enqueue extra x --meta '[]'
 refused 'an empty group' 2 'argument `group` is empty' pgwork enqueue extra x --group ''
 code '--run-at in the past is now' 0 pgwork enqueue l x --run-at 2001-01-01T00:00:00Z
 refused '--run-at and --delay' 2 'not both' pgwork enqueue l x --run-at 2030-01-01T00:00:00Z --delay 1s
 refused 'a priority of 10' 2 '0 to 9' pgwork enqueue l x -p 10
 refused 'arguments and a file' 2 'not from two' pgwork enqueue l x -f "$tmp/lines"
+refused '--expires and --ttl' 2 'not both' pgwork enqueue l x --expires 2100-01-01T00:00:00Z --ttl 1s
+refused 'no time to live' 2 'enqueue: --ttl is "0"' pgwork enqueue l x --ttl 0
+code 'a time to live' 0 pgwork enqueue live x --ttl 2h
+echo '{"ttl_ms": 3600000, "delay_ms": 3600000}' >"$tmp/lines"
+code 'as a member of --full' 0 pgwork enqueue live -F -f "$tmp/lines" --expires 2100-01-01T00:00:00Z
+printf 'a\nb\n' >"$tmp/lines"
+code 'of many' 0 pgwork enqueue live -f "$tmp/lines" --ttl 2h
+is 'each expires two hours from now, as the reaper knows' "$(sql "SELECT count(*), count(*) FILTER (WHERE abs(extract(epoch FROM j.expires_at - now()) - 7200) < 600 AND j.expires_at = e.at) FROM pgwork.job j JOIN pgwork.expiring_job e USING (id) WHERE j.queue = 'live'")" '4|4'
+code 'expired already' 0 pgwork enqueue late x --expires 2001-01-01T00:00:00Z
+code 'it is not claimed' 1 pgwork claim late
+code 'the reaper comes' 0 pgwork reap --once
+is 'it is a dead letter' "$(pgwork --json dead list late | sed -n 's/.*"error":"\([^"]*\)".*/\1/p')" expired
+code 'dropped by a queue that is set so' 0 pgwork queue set late --expired drop
+pgwork enqueue late y --expires 2001-01-01T00:00:00Z >"$tmp/out"
+sql "SELECT pgwork.reap()" >"$tmp/out" # `reap --once` twice at once reaps once
+is 'nothing is left of it' "$(sql "SELECT ready, dead FROM pgwork.depth('late')")" '0|1'
+refused 'expired is one of two words' 2 'dead or drop' pgwork queue set late --expired never
 refused 'a delay of more than ten years' 2 'enqueue: --delay is "3651d"' pgwork enqueue l x --delay 3651d
 refused 'a kind of 256 bytes' 2 '^pgwork: job 1: argument `kind` is longer' pgwork enqueue l x -k "$(printf '%256s' x | tr ' ' k)"
 for shape in '' -J; do
@@ -113,9 +130,17 @@ is 'a key that is taken: skip' "$(cat "$tmp/out")" "{\"id\":$id,\"outcome\":\"ex
 pgwork --json enqueue m y --key K --key-policy replace >"$tmp/out" 2>/dev/null
 is 'replace' "$(cat "$tmp/out") $(payloads m)" "{\"id\":$id,\"outcome\":\"replaced\"} {\"line\": \"y\"}"
 refused 'error' 1 . pgwork enqueue m z --key K --key-policy error
-refused 'a policy that is none' 2 'skip, replace or error' pgwork enqueue m z --key K --key-policy frob
+refused 'a policy that is none' 2 'skip, replace, delay or error' pgwork enqueue m z --key K --key-policy frob
 refused 'a scope that is none' 2 'unfinished, ready or period' pgwork enqueue m z --key K --key-scope frob
 refused 'a period without one' 2 'needs a period' pgwork enqueue m z --key K --key-scope period
+refused 'a debounce without a latest time' 2 'needs a period' pgwork enqueue m z --key D --key-policy delay --delay 1s
+refused 'a debounce without a delay' 2 '`delay_ms` is 0: allowed is 1 .. 60000' pgwork enqueue m z --key D --key-policy delay --key-period 1m
+refused 'a debounce with a scope' 2 'allowed is ready' pgwork enqueue m z --key D --key-policy delay --delay 1s --key-period 1m --key-scope period
+refused 'what cannot be replaced' 2 'payload, kind, priority and time' pgwork enqueue m z --key D --key-policy replace --key-replace payload,frob
+refused 'replaced by skip' 2 'for --key-policy replace and delay' pgwork enqueue m z --key D --key-replace kind
+pgwork enqueue bounce 1 --key D --key-policy delay --delay 20m --key-period 1h >"$tmp/out"
+pgwork enqueue bounce 2 --key D --key-policy delay --delay 40m --key-period 1h --key-replace kind,priority -k k -p 3 >"$tmp/out" 2>/dev/null
+is 'debounce' "$(sql "SELECT payload ->> 'line', kind, priority, round(extract(epoch FROM run_at - created_at) / 60) FROM pgwork.job WHERE queue = 'bounce'")" '2|k|3|40'
 refused 'a period for nothing' 2 'for --key-scope period' pgwork enqueue m z --key P --key-period 1h
 code 'a period' 0 pgwork enqueue m z --key P --key-scope period --key-period 1h
 refused 'a key for many' 2 'one job' pgwork enqueue m x y --key K
@@ -155,7 +180,7 @@ is 'is shown in one line' "$(grep -c '^pgwork: well' "$tmp/err")" 0
 sql 'DROP FUNCTION loud() CASCADE' >/dev/null 2>&1
 sql 'DROP ROLE pgw_cli_producer' >/dev/null 2>&1
 
-# nobody reads the ids: more than a pipe has room for
+# nobody reads the ids: more than a pipe holds
 seq 1 20001 | sed 's/.*/{"payload": &}/' >"$tmp/lines"
 { pgwork enqueue piped -F -f "$tmp/lines"; echo $? >"$tmp/code"; } 2>"$tmp/err" | head -n 1 >/dev/null
 is 'ids that nobody reads are an error' "$(cat "$tmp/code") $(grep -c 'cannot write to stdout' "$tmp/err")" '8 1'

@@ -66,7 +66,7 @@ is 'tells' "$(cat "$tmp/out")" "{\"id\":$id,\"status\":\"ok\"}"
 is 'is dead at once' "$(state "$id")" 'dead 1'
 id=$(pgwork enqueue q 'done')
 claim
-refused 'an output that is no JSON' 2 'output is not valid JSON: expected a member name at column 2' pgwork complete q "$id" "$token" --output '{'
+refused 'an output that is not JSON' 2 'output is not valid JSON: expected a member name at column 2' pgwork complete q "$id" "$token" --output '{'
 code 'complete with output' 0 pgwork complete q "$id" "$token" --output '{"a": "\u00e9"}'
 is 'is kept' "$(sql "SELECT state || ' ' || output FROM pgwork.job WHERE id = $id")" 'done {"a": "é"}'
 refused 'complete again' 1 'refused' pgwork complete q "$id" "$token"
@@ -89,7 +89,7 @@ is 'and the others are done' "$(sed 's/.*"status":"\([^"]*\)".*/\1/' "$tmp/out" 
 id=$(pgwork enqueue q c)
 claim
 pgwork -q cancel q "$id"
-refused 'extend tells of a cancel' 7 'cancelled' pgwork extend q "$id" "$token"
+refused 'extend reports a cancel' 7 'cancelled' pgwork extend q "$id" "$token"
 code 'and the job can be finished' 0 pgwork complete q "$id" "$token"
 
 # more than go to the server at once
@@ -99,12 +99,12 @@ seq 10001 | pgwork -q enqueue many >/dev/null
 first=$(head -n 1 "$tmp/lines" | cut -f1) last=$(tail -n 1 "$tmp/lines" | cut -f1)
 pgwork -q cancel many "$first"
 pgwork extend many --lease 1h --json <"$tmp/lines" >"$tmp/out" 2>"$tmp/err"
-is 'a cancel among many: extend tells of it' "$? $(grep -c '"cancel"' "$tmp/out")" '7 1'
+is 'a cancel among many: extend reports it' "$? $(grep -c '"cancel"' "$tmp/out")" '7 1'
 is 'and goes on' "$(wc -l <"$tmp/out") $(sql "SELECT lease_until > clock_timestamp() + interval '59 min' FROM pgwork.job WHERE id = $last")" '10001 t'
 pgwork -q cancel many "$last"
 { echo "$first $other"; sed 1d "$tmp/lines"; } >"$tmp/some"
 pgwork extend many --json <"$tmp/some" >"$tmp/out" 2>"$tmp/err"
-is 'a refusal is told before a cancel' "$? $(grep -c '"stale"' "$tmp/out") $(grep -c '"cancel"' "$tmp/out") $(wc -l <"$tmp/out")" '1 1 1 10001'
+is 'a refusal is reported before a cancel' "$? $(grep -c '"stale"' "$tmp/out") $(grep -c '"cancel"' "$tmp/out") $(wc -l <"$tmp/out")" '1 1 1 10001'
 sql 'CREATE ROLE pgw_cli_loader LOGIN IN ROLE pgwork_producer' 2>/dev/null
 PGWORK_DSN="host=$PGHOST port=$PGPORT user=pgw_cli_loader dbname=$PGDATABASE" pgwork extend many <"$tmp/lines" >"$tmp/out" 2>"$tmp/err"
 is 'an error ends it, and says of how many' "$? $(grep -c '^pgwork: 1 jobs were not tried$' "$tmp/err")" '5 1'
@@ -149,7 +149,7 @@ kill -TERM $p
 sleep 0.3
 exec 3<&-
 wait $p
-is 'jobs whose reader goes away, when we are told to hurry' "$? $(sql "SELECT state || ' ' || attempt FROM pgwork.job WHERE queue = 'long'")" '8 ready 0'
+is 'jobs whose reader goes away, at the second signal' "$? $(sql "SELECT state || ' ' || attempt FROM pgwork.job WHERE queue = 'long'")" '8 ready 0'
 pgwork claim w --wait 1h >"$tmp/out" 2>"$tmp/err" &
 p=$! jobs_of_ours=$!
 sleep 0.5

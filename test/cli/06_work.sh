@@ -81,7 +81,7 @@ yes 'says so' grep -q 'queue "shut" is paused' "$tmp/err"
 code 'a claim with these rights' 1 plain pgwork claim shut
 yes 'says so, too' grep -q '^pgwork: queue "shut" is paused' "$tmp/err"
 pgwork queue resume shut
-is 'stats tells that nobody claims' "$(pgwork stats shut | awk 'NR == 2 { print $2 }')" waiting
+is 'stats shows that nobody claims' "$(pgwork stats shut | awk 'NR == 2 { print $2 }')" waiting
 pgwork -q queue purge shut
 pgwork enqueue shut --delay 1h x >/dev/null
 code 'a claim where all jobs are delayed' 1 pgwork claim shut
@@ -94,7 +94,7 @@ is 'as does stats' "$(pgwork stats shut | awk 'NR == 2 { print $2 }')" delayed
 fresh deep --max-attempts 2
 sql "SELECT pgwork.enqueue('deep', ('{\"file\": \"x\", \"a\": ' || repeat('[', 1500) || repeat(']', 1500) || '}')::jsonb)" >/dev/null
 code 'a payload that is nested deeper than we read' 0 pgwork work deep --until-empty -- echo '{file}'
-is 'fails with the limit as the reason, and is no dead letter at its first attempt' "$(state deep | sed s/ready/delayed/) $(error deep | sed 's/ at column.*//')" \
+is 'fails with the limit as the reason, and is not a dead letter at its first attempt' "$(state deep | sed s/ready/delayed/) $(error deep | sed 's/ at column.*//')" \
     'delayed 1 cannot replace {file}: the payload is nested deeper than 1000 levels'
 fresh d
 pgwork enqueue d x >/dev/null
@@ -111,7 +111,7 @@ is 'has failed' "$(state f) $(error f)" 'dead 1 killed by signal 11'
 fresh f3 --max-attempts 1
 pgwork enqueue f3 x >/dev/null
 pgwork -q work f3 --until-empty -- sh -c 'echo at work >&2; kill -SEGV $$' 2>/dev/null
-yes 'the list tells that, not its last words' sh -c 'pgwork dead list f3 | grep -q "  killed by signal 11$"'
+yes 'the list shows that, not its last words' sh -c 'pgwork dead list f3 | grep -q "  killed by signal 11$"'
 fresh f2
 pgwork enqueue f2 x >/dev/null
 code 'a command that fails, where SIGCHLD was ignored' 1 env --ignore-signal=CHLD pgwork work f2 --once -- sh -c 'exit 3'
@@ -255,7 +255,7 @@ sql "ALTER TABLE pgwork.done_job ADD CONSTRAINT no_poison CHECK (kind <> 'poison
 fresh m2
 pgwork enqueue m2 x -k poison >/dev/null
 code 'a result that the server refuses' 1 timeout -k 1 20 pgwork -q work m2 --once -- true
-yes 'is told under -q, too' grep -q '^pgwork: result of job .* refused: .*no_poison' "$tmp/err"
+yes 'is printed under -q, too' grep -q '^pgwork: result of job .* refused: .*no_poison' "$tmp/err"
 sql 'ALTER TABLE pgwork.done_job DROP CONSTRAINT no_poison' >/dev/null
 
 pgwork enqueue -- -q x >/dev/null
@@ -264,7 +264,7 @@ refused 'no command' 2 'no command' pgwork work a
 refused 'nothing after --' 2 'no command' pgwork work a --
 refused 'an empty command' 2 'no command' pgwork work a -- ''
 refused 'a command that is not there' 127 'cannot start' pgwork work a -- no-such-command
-refused 'a command that is no program' 126 'cannot start' pgwork work a -- /etc/passwd
+refused 'a command that is not a program' 126 'cannot start' pgwork work a -- /etc/passwd
 refused 'a place in a shell script' 2 'argument' pgwork work a -- sh -c 'echo {file}'
 refused 'in any shell' 2 'argument' pgwork work a -- /bin/bash -ec 'echo {file}'
 refused 'with any options' 2 'argument' pgwork work a -- bash -euo pipefail -c 'echo {file}'
@@ -304,7 +304,7 @@ code 'a script that names no interpreter is the shell'\''s' 0 env PATH="$tmp:$PA
 is 'as it is for execvp' "$(state script)" 'done 1'
 : >"$tmp/script"
 pgwork enqueue script 2 >/dev/null
-refused 'an empty file is no script' 126 'cannot start' timeout -k 1 20 env PATH="$tmp:$PATH" pgwork work script --once -- script
+refused 'an empty file is not a script' 126 'cannot start' timeout -k 1 20 env PATH="$tmp:$PATH" pgwork work script --once -- script
 printf '\177ELF\001\001\001\0\0\0\0\0\0\0\0\0' >"$tmp/script"
 refused 'nor is a program of another machine' 126 'cannot start' timeout -k 1 20 env PATH="$tmp:$PATH" pgwork work script --once -- script
 is 'and the job is as it was' "$(state script)" 'done 1, ready 0'

@@ -11,7 +11,7 @@ pgwork claim q --holder w1 >"$tmp/claim"
 sleep 0.3
 code '--once' 0 pgwork reap --once --json
 is 'takes it back' "$(sed 's/.*"reaped":\([0-9]*\).*/\1/' "$tmp/out") $(state "$id")" '1 ready 1'
-refused 'who comes late is refused' 1 'the lease is lost' pgwork complete q $(cut -f1,2 "$tmp/claim")
+refused 'a late holder is refused' 1 'the lease is lost' pgwork complete q $(cut -f1,2 "$tmp/claim")
 pgwork claim q >/dev/null
 sleep 0.3
 pgwork -q reap --once
@@ -55,7 +55,7 @@ yes 'a lost connection is opened again' until_true 20 count_is "SELECT count(*) 
 kill -TERM $p
 wait $p
 is 'TERM: ends well' $? 0
-json 'and tells what it did' "$tmp/reap.out"
+json 'and prints what it did' "$tmp/reap.out"
 
 printf 'host=%s port=%s user=%s dbname=%s\n' "$PGHOST" "$PGPORT" "$PGUSER" "$PGDATABASE" >"$tmp/dsn"
 : >"$tmp/reap.err" # the daemon before has said that it works, too
@@ -64,7 +64,7 @@ p=$! jobs_of_ours=$!
 until_true 20 grep -q reaping "$tmp/reap.err"
 rm "$tmp/dsn"
 kill -HUP $p
-yes 'HUP with a file that is gone is told' until_true 10 grep -q 'cannot open' "$tmp/reap.err"
+yes 'HUP with a missing file is logged' until_true 10 grep -q 'cannot open' "$tmp/reap.err"
 id=$(pgwork enqueue q x --delay 100ms)
 yes 'and the old one is kept' until_true 10 count_is "SELECT count(*) FROM pgwork.job WHERE id = $id AND state = 'ready'" 1
 kill -INT $p 2>/dev/null || :
@@ -105,7 +105,7 @@ for way in '-d nobody|next try in|STOPPING=1' '|working on q, 1 at a time|READY=
 done
 (cd "$tmp" && exec pgwork -q -d nobody reap) 2>"$tmp/reap.err" &
 p=$! jobs_of_ours=$!
-yes 'a reaper tells under -q, too, of a server that it cannot reach' until_true 20 grep -q "^pgwork: warning: .*nowhere" "$tmp/reap.err"
+yes 'a reaper logs a server that it cannot reach under -q, too' until_true 20 grep -q "^pgwork: warning: .*nowhere" "$tmp/reap.err"
 kill -TERM $p
 wait $p
 exit 0

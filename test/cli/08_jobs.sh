@@ -42,7 +42,7 @@ yes 'ls into a pipe that closes' sh -c 'pgwork ls | head -n 1'
 code 'ls into a full disk' 8 sh -c 'pgwork ls >/dev/full'
 
 code 'show' 0 pgwork show "$delayed"
-yes 'tells the state' grep -q '^state  *delayed$' "$tmp/out"
+yes 'prints the state' grep -q '^state  *delayed$' "$tmp/out"
 yes 'and when' grep -q '^run at  *20.*Z (in 59m' "$tmp/out"
 yes 'and the tag' grep -q '^tag  *tag$' "$tmp/out"
 code 'show -Q --json' 0 pgwork show -Q q --json "$ready" "$delayed"
@@ -82,14 +82,14 @@ refused 'retry in no queue' 1 . pgwork retry none_such 1
 code 'no dead letters' 1 pgwork dead list
 for i in 1 2 3; do pgwork enqueue r $i -k k$i >/dev/null; done
 pgwork claim r -n 3 | pgwork -q fail r --dead -e "$(printf 'first line\nlast line')"
-code 'dead list tells why' 0 pgwork dead list r
+code 'dead list prints the error' 0 pgwork dead list r
 is 'in the order of the ids' "$(awk 'NR > 1 { print $3 }' "$tmp/out" | tr '\n' ' ')" 'k1 k2 k3 '
 code 'dead list, a page of two' 0 pgwork dead list r -n 2 --json
 last=$(sed -n '2s/.*"id":\([0-9]*\).*/\1/p' "$tmp/out")
 is 'tells how to go on' "$(cat "$tmp/err")" "pgwork: there may be more: continue with --after $last"
 code 'the next page' 0 pgwork dead list r -n 2 --after "$last" --json
 is 'has the third' "$(grep -c '"kind":"k3"' "$tmp/out") $(wc -l <"$tmp/out")" '1 1'
-code 'dead list tells why' 0 pgwork dead list r
+code 'dead list prints the error' 0 pgwork dead list r
 is 'by the last line' "$(grep -c 'last line$' "$tmp/out") $(grep -c 'first line' "$tmp/out")" '3 0'
 code 'dead redrive -k' 0 pgwork dead redrive r -k k2 --json
 is 'moves one' "$(cat "$tmp/out")" '{"moved":1}'
@@ -160,10 +160,10 @@ pgwork enqueue counted 1 2 3 >/dev/null
 is 'stats --at-most counts no further' "$(pgwork stats counted --at-most 2 --json | sed 's/.*"ready":\([0-9]*\).*/\1/')" 2
 pgwork -q queue drop counted --force
 refused 'stats of none' 1 'no queue' pgwork stats none_such
-refused 'looks of one look' 2 'for --watch' pgwork stats -n 5
-refused 'an interval of one look' 2 'for --watch' pgwork stats -i 1s
+refused 'a number of updates without --watch' 2 'for --watch' pgwork stats -n 5
+refused 'an interval without --watch' 2 'for --watch' pgwork stats -i 1s
 code 'stats --watch' 0 pgwork stats --watch -i 100ms -n 3 --json
-is 'looks three times' "$(grep -c '"queue":"q"' "$tmp/out")" 3
+is 'stats --watch -n 3 prints three times' "$(grep -c '"queue":"q"' "$tmp/out")" 3
 pgwork stats --watch -i 1h >"$tmp/watch" 2>"$tmp/err" &
 p=$! jobs_of_ours=$!
 until_true 10 test -s "$tmp/watch"
@@ -178,7 +178,7 @@ pgwork -q reap --once
 pgwork enqueue late x >/dev/null
 pgwork claim late >/dev/null
 sql "UPDATE pgwork.live_job SET lease_until = now() - interval '2 min' WHERE token IS NOT NULL; UPDATE pgwork.beat SET at = now() - interval '40 s'"
-code 'a lease that nobody takes back is bad at once' 1 pgwork doctor
+code 'an expired lease that no reaper requeues is bad at once' 1 pgwork doctor
 yes 'although a reaper was there a moment ago' grep -q '^note *reaper ' "$tmp/out"
 pgwork queue drop late --force
 sql "CREATE ROLE pgw_cli_plain LOGIN IN ROLE pgwork_worker" 2>/dev/null

@@ -26,7 +26,7 @@ is 'redriven' "$(sql "SELECT pgwork.redrive('life', '{$id}')") $(state)" '1 read
 token=$(sql "SELECT token FROM pgwork.claim('{life}', 1, 'psql', 100)")
 sleep 0.2
 is 'reaped' "$(sql "SELECT returned FROM pgwork.reap()") $(state)" '1 ready 1'
-is 'who comes late is refused' "$(sql "SELECT status FROM pgwork.complete('life', '{$id}', '{$token}')")" stale
+is 'a late holder is refused' "$(sql "SELECT status FROM pgwork.complete('life', '{$id}', '{$token}')")" stale
 claim
 is 'completed in a transaction that is rolled back' "$(sql "BEGIN; SELECT count(*) FROM pgwork.complete('life', '{$id}', '{$token}'); ROLLBACK" | head -n 1) $(state)" '0 leased 2'
 is 'completed' "$(sql "SELECT count(*) FROM pgwork.complete('life', '{$id}', '{$token}', ARRAY['{\"ok\": true}'::jsonb])") $(state)" '0 done 2'

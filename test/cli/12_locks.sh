@@ -49,7 +49,7 @@ refused 'held, and a short wait' 75 'another session holds the lock' pgwork lock
 refused 'held, with a code of our own' 9 'another session holds the lock' pgwork lock -n -E 9 a -- true
 refused 'held, for a shared one too' 75 'another session holds the lock' pgwork lock -n -s a -- true
 code 'locks' 0 pgwork locks a
-yes 'locks tells the holder' grep -q '^a  *held  *exclusive' "$tmp/out"
+yes 'locks prints the holder' grep -q '^a  *held  *exclusive' "$tmp/out"
 code 'locks --json' 0 pgwork --json locks
 json 'locks --json is JSON' "$tmp/out"
 kill -TERM $holder
@@ -238,10 +238,10 @@ yes 'sem run holds beside' eventually out_of open 2
 echo "BEGIN; SELECT pgwork.sema_resize('open', 4); SELECT pg_sleep(300)" | psql -XAtq >/dev/null 2>&1 &
 resizing="FROM pg_stat_activity WHERE datname = current_database() AND query = 'SELECT pg_sleep(300)'"
 yes 'somebody resizes, and does not commit' until_true 10 count_is "SELECT count(*) $resizing" 1
-refused 'who it is, when nothing can be extended' 75 "resized .*: process $(sql "SELECT pid $resizing")\$" pgwork sem extend open "$token"
+refused 'the process that resizes is named when nothing can be extended' 75 "resized .*: process $(sql "SELECT pid $resizing")\$" pgwork sem extend open "$token"
 refused 'nor returned' 75 'resized' pgwork sem release open "$token"
 refused 'nor taken' 75 'resized' pgwork sem run -n open -- true
-yes 'sem run is told, too, and holds on' until_true 20 grep -q 'resized .*: process' "$tmp/told"
+yes 'sem run logs it, too, and keeps the permit' until_true 20 grep -q 'resized .*: process' "$tmp/told"
 sql "SELECT pg_terminate_backend(pid, 10000) $resizing" >/dev/null
 code 'then it is as before' 0 pgwork sem extend open "$token"
 : >"$tmp/go"
@@ -266,5 +266,5 @@ yes 'all had their meals' grep -q '^5 philosophers had 4 meals each' "$tmp/out"
 is 'each fork was used by both neighbours' "$(sql 'SELECT min(used), max(used) FROM fork')" '8|8'
 sql 'DELETE FROM fork WHERE number = 2' >/dev/null
 code 'example: philosophers, a fork short' 1 "$top/build/examples/philosophers" 1
-is 'who misses it says so' "$(grep -c '^philosopher [12]: a fork is missing$' "$tmp/err") $(grep -c '^3 philosophers' "$tmp/out")" '2 1'
+is 'each philosopher reports a missing fork' "$(grep -c '^philosopher [12]: a fork is missing$' "$tmp/err") $(grep -c '^3 philosophers' "$tmp/out")" '2 1'
 exit 0

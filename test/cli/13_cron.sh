@@ -35,7 +35,7 @@ apply\ b "@every 1h" --timeout 1m
 END
 pgwork cron add apply-old @daily >/dev/null
 code 'apply, a dry run' 0 pgwork cron apply -n --prune "$tmp/schedules"
-is 'tells what would change' "$(sort "$tmp/out" | tr '\n' ',')" 'new apply b,new apply-a,removed apply-old,'
+is 'prints what would change' "$(sort "$tmp/out" | tr '\n' ',')" 'new apply b,new apply-a,removed apply-old,'
 is 'and changes nothing' "$(sql "SELECT string_agg(name, ',' ORDER BY name COLLATE \"C\") FROM pgwork.schedules")" apply-old
 code 'apply' 0 pgwork cron apply "$tmp/schedules"
 is 'makes those of the file' "$(sql "SELECT string_agg(name || ' ' || coalesce(queue, '-'), ',' ORDER BY name COLLATE \"C\") FROM pgwork.schedules")" 'apply b -,apply-a mail,apply-old -'
@@ -63,7 +63,7 @@ code 'next --json' 0 pgwork cron next @hourly --json
 json 'next --json is JSON' "$tmp/out"
 
 code 'add' 0 pgwork cron add report '0 0 1 1 *' --tz Europe/Berlin -Q mail -k report --payload '{"a":1}' -p 2 -t eu --misfire all --misfire-max 5 --grace 2m --jitter 0 --max-attempts 3 --lease 1m --key report
-yes 'add tells the next time' grep -q '^20[0-9][0-9]-12-31T23:00:00Z$' "$tmp/out"
+yes 'add prints the next time' grep -q '^20[0-9][0-9]-12-31T23:00:00Z$' "$tmp/out"
 code 'add again' 0 pgwork cron add report '0 0 1 1 *' --tz Europe/Berlin -Q mail -k report --payload '{"a":1}' -p 2 -t eu --json
 json 'add --json is JSON' "$tmp/out"
 code 'list' 0 pgwork cron list
@@ -87,7 +87,7 @@ code 'is gone' 1 pgwork cron list
 pgwork cron add often '* * * * * *' -Q q >/dev/null
 sql "UPDATE pgwork.schedule SET base = date_trunc('second', clock_timestamp()) - interval '3 s', next_at = '-infinity'" >/dev/null
 code 'tick' 0 pgwork cron tick
-yes 'tick tells how many' test "$(cat "$tmp/out")" -ge 3
+yes 'tick prints how many' test "$(cat "$tmp/out")" -ge 3
 pgwork cron rm often
 
 pgwork cron add sweep '@every 1h' --timeout 1m --payload '[1]' >/dev/null
@@ -103,7 +103,7 @@ sql 'DROP ROLE pgw_cli_worker' >/dev/null 2>&1
 code 'run without a queue' 0 pgwork cron run sweep
 code 'claim' 0 pgwork cron claim sweep --node a
 token=$(cut -f1 "$tmp/out")
-is 'claim tells schedule, attempt and payload' "$(cut -f3- "$tmp/out" | tr '\t' ' ')" 'sweep 1 [1]'
+is 'claim prints schedule, attempt and payload' "$(cut -f3- "$tmp/out" | tr '\t' ' ')" 'sweep 1 [1]'
 code 'held: nobody else' 1 pgwork cron claim sweep --node b
 yes 'the holder shows' sh -c 'pgwork cron list | grep -q "running .* a  *-$"'
 code 'extend' 0 pgwork cron extend "$token" --timeout 2m

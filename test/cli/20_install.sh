@@ -33,7 +33,7 @@ fi
 umask 077
 code 'install' 0 ours install DESTDIR="$root" PREFIX=/opt/pgwork LDCONFIG="touch $tmp/cached"
 umask 022
-is 'whoever may read it, whatever the umask' "$(find "$root"/* ! -perm -004 -o -type d ! -perm -005)" ''
+is 'readable for all, whatever the umask' "$(find "$root"/* ! -perm -004 -o -type d ! -perm -005)" ''
 is 'elsewhere the cache of libraries is left alone' "$(ls "$tmp/cached" 2>/dev/null)" ''
 cd "$root/opt/pgwork" || exit 1
 is 'the units start what was installed' "$(cat lib/systemd/system/*.service | grep -c '^ExecStart=/opt/pgwork/bin/pgwork ')" 2

@@ -28,8 +28,8 @@ export PGWORK_DSN="host=$second port=5432 user=postgres dbname=postgres"
 sql "SELECT pgwork.queue_create('q'), pgwork.sema_create('s', 1)" >/dev/null
 yes 'on the standby, too, there is a queue' until_true 10 pgwork queue list
 refused 'a claim from a standby' 5 'read-only' pgwork claim q
-yes 'what to do is told' grep -q target_session_attrs "$tmp/err"
-refused 'nor can it tell who holds locks' 5 'is a standby' pgwork locks
+yes 'the hint says what to do' grep -q target_session_attrs "$tmp/err"
+refused 'nor does it know who holds locks' 5 'is a standby' pgwork locks
 refused 'or permits' 5 'is a standby' pgwork sem list
 refused 'nor which ones are lost' 5 'is a standby' pgwork sem extend s 00000000-0000-0001-0000-000000000001
 psql -h "$second" -XAtq -c "SELECT pgwork.lock_acquire('L')" -c "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'" >"$tmp/out" 2>"$tmp/err"
@@ -65,7 +65,7 @@ is 'which nobody holds' "$(pgwork locks --json)" ''
 psql -XqAt -c "SELECT pgwork.table_applied('$three')" >"$tmp/out" 2>"$tmp/err" &
 yes 'a question that waits' until_true 10 count_is "SELECT count(pg_cancel_backend(pid)) FROM pg_stat_activity WHERE wait_event = 'SyncRep'" 1
 wait $!
-yes 'whether a write to a table of yours is applied is not told before the standby has it' grep -q 'synchronous replication' "$tmp/err"
+yes 'a write to a table of yours is not reported as applied before the standby has it' grep -q 'synchronous replication' "$tmp/err"
 code 'a round of the reaper, which can be done again, does not wait for it' 0 brief reap --once
 
 pg_start "$second"
@@ -75,7 +75,7 @@ pg_stop "$first" immediate
 yes 'the standby takes over' pg_as "$(pg_bindir)/pg_ctl" -D "$second/data" -w -s promote
 export PGHOST="$second"
 sql "ALTER SYSTEM RESET synchronous_standby_names" && sql 'SELECT pg_reload_conf()' >/dev/null
-is 'what was told to be done is there' "$(pgwork enqueue q one --op "$one" 2>/dev/null)" 1
+is 'each acknowledged job is there' "$(pgwork enqueue q one --op "$one" 2>/dev/null)" 1
 is 'once' "$(pgwork enqueue q two --op "$two" 2>/dev/null)" "$id"
 yes 'a lock has a higher number' pgwork lock -n L -- sh -c "[ \"\$PGWORK_FENCE\" -gt $(cat "$tmp/fence") ]"
 code 'the reaper runs' 0 pgwork reap --once

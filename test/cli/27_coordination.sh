@@ -1,6 +1,6 @@
 # Locks, semaphores, schedules and leases on a table at once, at random: exclusive and shared locks of sessions and of transactions, names
 # that are forgotten, permits that are waited for, extended, left to their time and resized, ticks that become jobs or are held, by nodes
-# that are slow, hand back and come late, rows whose holders come back, come late and are killed, while sessions are canceled and shot. What
+# that are slow, release and come late, rows whose holders come back, come late and are killed, while sessions are canceled and shot. What
 # may never be is asked of the database at each step, and in the end.
 # For as long as you like, beside a private server:
 #   make && sh test/support/with_pg.sh sh -c 'PATH=$PWD/build:$PATH PGW_SOAK_SECONDS=600 sh test/cli/27_coordination.sh'
@@ -201,7 +201,7 @@ is 'and one tick of each node, in the order of their numbers' "$(sql "SELECT for
      WHERE NOT (fence > before AND slot = last + interval '1 s') LIMIT 3")" ''
 is 'of no row what may never be' "$(head -n 3 "$tmp/never")" ''
 is 'each had one holder at a time, and higher numbers' "$(sql 'SELECT count(*) FROM lease_of a JOIN lease_of b ON b.id = a.id AND b.number > a.number WHERE b.since < greatest(a.since, a.until)')" 0
-is 'each was finished as often as was told' "$(sql 'SELECT sum(n) = (SELECT count(*) FROM lease_of WHERE finished) FROM leased')" t
+is 'each was finished as often as was reported' "$(sql 'SELECT sum(n) = (SELECT count(*) FROM lease_of WHERE finished) FROM leased')" t
 no_row_is_leased() { pgwork -q table reap; count_is 'UPDATE pgwork.leased_table SET rests_until = NULL; SELECT count(*) FROM leased WHERE locked_by IS NOT NULL' 0; }
 yes 'and is free in the end' until_true 10 no_row_is_leased
 is 'there were some of all' "$(sql "SELECT (SELECT min(fence) > 4 FROM number) AND (SELECT count(*) > 10 FROM grant_of) AND (SELECT count(DISTINCT schedule) = 8 FROM finished)

@@ -8,7 +8,7 @@ yes 'the proxy runs' until_true 20 test -s "$tmp/port"
 through="host=localhost port=$(cat "$tmp/port") user=$PGUSER dbname=$PGDATABASE"
 unset PGHOST PGPORT
 
-# Of a record libpq takes what it has room for: the end of an answer may lie in libpq, where no poll() sees it.
+# libpq reads as much of a record as its buffer holds: the end of an answer may lie in libpq, where no poll() sees it.
 export PGWORK_DSN="$through sslmode=verify-full sslrootcert=$tmp/ca.crt"
 seq 640 | awk '{ printf "%d %0" $1 * 7919 % 4999 + 1 "d\n", $1, 0 }' >"$tmp/lines"
 yes 'jobs of many sizes' pgwork -q enqueue q -f "$tmp/lines"

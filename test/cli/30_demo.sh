@@ -12,8 +12,8 @@ done
 code 'the demo ends well with 50 files beside eight busy loops' 0 sh "$demo" "$tmp/files"
 is 'two workers are killed while they hold jobs, a third is frozen' "$(grep -c '^  kill -\(9\|STOP\) w[123], which holds [1-9]' "$tmp/out")" 3
 is 'their jobs are done by others' "$(grep -c '^  ok   jobs of w[123] that others have done: [1-9]' "$tmp/out")" 3
-yes 'the frozen one is told that it came late' grep -q '^  ok   w3 was told' "$tmp/out"
-yes 'the fourth is killed in full swing, or it says why not' grep -q '^  \(kill -9 w4 in full swing\|w4 was not killed in full swing: \)' "$tmp/out"
+yes 'the frozen worker sees that it is late' grep -q '^  ok   w3 noticed' "$tmp/out"
+yes 'the fourth is killed under full load, or the demo says why not' grep -q '^  \(kill -9 w4 under full load\|w4 was not killed under full load: \)' "$tmp/out"
 is 'nothing is off' "$(grep -c OFF "$tmp/out")" 0
 code 'so it does with fewer files than can be held' 0 sh "$demo" "$tmp/three"
 yes 'and says that nobody is hurt' grep -q 'no worker is hurt' "$tmp/out"

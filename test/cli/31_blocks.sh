@@ -48,7 +48,9 @@ is 'blocks: the failing block is the last one that was started' "$(tr '\n' ' ' <
 for f in "$top"/README.md "$top"/doc/*.md "$top"/doc/howto/*.md; do
     if [ -f "$f" ]; then page "${f#"$top"/}"; fi
 done
-psql -XAtqc 'DROP DATABASE IF EXISTS jobs' -c 'DROP ROLE IF EXISTS jobs_owner' || :
+# The tutorial and the pages make these.
+psql -XAtqc 'DROP DATABASE IF EXISTS jobs' -c 'DROP DATABASE IF EXISTS thumbs' \
+    -c 'DROP ROLE IF EXISTS jobs_owner, thumbs, "pgwork-reap"' || :
 PGWORK_DSN=$dsn
 echo "# $total blocks run, $skipped marked norun"
 yes 'there are blocks to run' test "$total" -gt 10

@@ -45,7 +45,7 @@ yes 'a worker that cannot have its second connection' until_true 30 grep -q 'nex
 as_short() { PGUSER=short psql -XAtqc 'SELECT 1'; }
 yes 'does not hold its first one meanwhile' until_true 30 as_short
 sql "ALTER ROLE short CONNECTION LIMIT 2" >/dev/null
-yes 'and has both when there is room' until_true 30 grep -q 'working on few' "$tmp/err"
+yes 'and has both when the server has two connections' until_true 30 grep -q 'working on few' "$tmp/err"
 sql "ALTER ROLE short CONNECTION LIMIT 1" >/dev/null
 sql "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'few'" >/dev/null
 : >"$tmp/err"

@@ -35,7 +35,7 @@ p=$! jobs_of_ours=$!
 fence=$(sql "SELECT fence FROM pgwork.lock_list('stuck')")
 code 'lock --break' 0 pgwork lock --break stuck
 wait $p
-is 'ends the command of who held it' $? 74
+is 'ends the command of the holder' $? 74
 is 'and makes its number stale' "$(sql "SELECT pgwork.fence_ok('stuck', $fence)")" f
 yes 'and the lock is free' pgwork lock -n stuck -- true
 code 'lock --break of one that nobody holds' 1 pgwork lock --break stuck
@@ -60,7 +60,7 @@ done
 : >"$tmp/migration.go"
 # shellcheck disable=SC2086
 all_well 'CREATE INDEX CONCURRENTLY under a lock that others wait for ends' $p $all
-yes 'who waits in plain SQL is given a fencing number' grep -q '^[1-9]' "$tmp/fence4"
+yes 'a waiter in plain SQL gets a fencing number' grep -q '^[1-9]' "$tmp/fence4"
 is 'with a valid index' "$(sql "SELECT indisvalid FROM pg_index WHERE indexrelid = 'big_i'::regclass")" t
 
 hold restart "$tmp/restart"

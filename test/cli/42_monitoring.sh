@@ -36,6 +36,6 @@ is "KEDA's query is one number, for a viewer" "$(sql "SET ROLE pgwork_viewer; $q
 pgwork queue create mail
 pgwork enqueue mail 1 2 3 4 5 >/dev/null
 is 'the script for systemd starts and stops as many as are needed' \
-    "$(SYSTEMCTL=echo sh "$monitoring/pgwork-scale.sh" mail 2 4 | sed 's/--no-block //; s/pgwork-worker@mail:\([0-9]\).service/\1/' | tr '\n' ' ')" \
+    "$(SYSTEMCTL='echo' sh "$monitoring/pgwork-scale.sh" mail 2 4 | sed 's/--no-block //; s/pgwork-worker@mail:\([0-9]\).service/\1/' | tr '\n' ' ')" \
     'start 1 start 2 start 3 stop 4 '
 exit 0

@@ -102,6 +102,12 @@ static void workers(pgwork::handle &h)
         c);
     w.run(s);
     ok(w.stats().completed == 1, "a worker calls the handler");
+    std::string kind;
+    h.enqueue("cppw", pgwork::job_spec().kind("k"));
+    w.handle("k", [&](pgwork::task &t) { return kind = t.job().kind(), PGW_VERDICT_DONE; });
+    w.run(s);
+    ok(kind == "k" && w.stats().completed == 2, "a job of a kind goes to the handler of that kind");
+    ok(status_of([&] { w.handle("k\n", nullptr); }) == PGW_EINVAL, "a bad kind is an exception");
     pgw_jobs_opts o = PGW_JOBS_OPTS_INIT;
     std::string error;
     o.queue = "cppw", o.state = PGW_STATE_DEAD;

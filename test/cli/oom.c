@@ -1,5 +1,5 @@
 /* For LD_PRELOAD: the OOM_AT-th allocation of the process fails; with OOM_COUNT their number is
- * told on stderr at its end. */
+ * printed on stderr at its end. Programs that it starts are left alone. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,6 +32,11 @@ void *realloc(void *p, size_t size)
 void *calloc(size_t n, size_t size)
 {
     return fails() ? NULL : __libc_calloc(n, size);
+}
+
+__attribute__((constructor)) static void begin(void)
+{
+    unsetenv("LD_PRELOAD");
 }
 
 __attribute__((destructor)) static void tell(void)

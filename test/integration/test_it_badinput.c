@@ -46,7 +46,7 @@ static void refused(pgw_status expected, const pgw_job_spec *job, const char *wh
     it_enqueue(h, "good", NULL);
 }
 
-void test_payloads_that_are_no_json(void)
+void test_payloads_that_are_not_json_are_refused(void)
 {
     static const char *const bad[] = {"",
                                       " ",
@@ -290,7 +290,7 @@ void test_a_job_of_another_queue_is_not_touched(void)
     ASSERT_ST(PGW_OK, pgw_complete(h, "mine", &ref, 1, NULL), h);
 }
 
-void test_an_output_that_is_no_json_finishes_nothing(void)
+void test_an_output_that_is_not_json_finishes_nothing(void)
 {
     const char *const outputs[] = {"1", "{no"};
     pgw_ref refs[2];

@@ -307,7 +307,7 @@ static void outage(const char *expression, pgw_misfire policy, int most, const c
     TEST_ASSERT_EQUAL_INT64(0, tick_at(until)); /* all has been decided */
 }
 
-void test_what_was_missed_follows_the_policy(void)
+void test_missed_ticks_follow_the_policy(void)
 {
     /* on time, within the grace of a minute: all the same */
     outage("*/20 * * * * *", PGW_MISFIRE_ONCE, 1, "2026-01-01 00:00:45 UTC",
@@ -436,7 +436,7 @@ static void missed_but_for_the_last(pgw_misfire policy, int most, const char *ex
     TEST_ASSERT_EQUAL_STRING(all, pgtemp_value(before));
 }
 
-void test_what_jitter_puts_off_is_neither_missed_nor_due(void)
+void test_a_tick_that_jitter_delays_is_neither_missed_nor_due(void)
 {
     missed_but_for_the_last(PGW_MISFIRE_ONCE, 1, "01:00:00");
     missed_but_for_the_last(PGW_MISFIRE_ALL, 2, "02:00:00 01:00:00");
@@ -550,7 +550,7 @@ void test_rename_drop_and_list(void)
     TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY, pgw_crons_each(h, "caf\xc3\xa9", keep_info, text));
 }
 
-void test_what_is_refused(void)
+void test_invalid_schedules_are_refused(void)
 {
     pgw_cron_opts o = PGW_CRON_OPTS_INIT;
     char fault[160];
@@ -659,7 +659,7 @@ void test_a_zone_that_is_gone_stops_its_schedule_alone(void)
 }
 
 /* An ASSERT that fails is no error to WHEN OTHERS. */
-void test_what_somebody_s_trigger_asserts_stops_its_schedule_alone(void)
+void test_a_failed_assert_of_a_trigger_stops_only_its_schedule(void)
 {
     pgw_job_spec job = PGW_JOB_SPEC_INIT;
     pgw_cron_opts o = PGW_CRON_OPTS_INIT;
@@ -878,7 +878,7 @@ void test_a_node_holds_a_tick_until_it_is_finished(void)
 }
 
 /* In psql, say: the row is passed over, but what others see of it is due all the time. */
-void test_what_is_due_and_held_by_an_open_transaction_is_not_asked_for_all_the_time(void)
+void test_a_due_tick_locked_by_an_open_transaction_is_polled_with_pauses(void)
 {
     struct pg_conn *open = pgtemp_connect();
     pgw_cron_opts o = PGW_CRON_OPTS_INIT;
@@ -1438,7 +1438,7 @@ void test_roles_may_what_they_need(void)
 
 /* ---- memory ---- */
 
-void test_every_failed_allocation_is_told(void)
+void test_every_failed_allocation_is_reported(void)
 {
     pgw_tick *tick = NULL;
     int n;

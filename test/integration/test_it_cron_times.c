@@ -376,7 +376,7 @@ void test_the_table_of_the_documentation(void)
 }
 
 /* Of 2026: 28 February is a Saturday, 1 August too, 31 May a Sunday, 1 November a Sunday. */
-void test_days_by_their_place_in_the_month_are_found(void)
+void test_days_by_their_position_in_the_month_are_found(void)
 {
     times("0 0 L * *", "UTC", "2026-01-31 00:00",
           "2026-02-28 00:00:00 +00:00, 2026-03-31 00:00:00 +00:00, 2026-04-30 00:00:00 +00:00");

@@ -132,7 +132,7 @@ void test_positions_that_are_not_drawn_in_order(void)
     ASSERT_ST(PGW_OK, pgw_queue_drop(h, "order", true), h);
 }
 
-void test_queue_ids_that_come_near_their_end_are_told_long_before(void)
+void test_queue_ids_near_their_end_are_reported_long_before(void)
 {
     const long long last = pgtemp_number("SELECT last_value FROM pgwork.queue_id_seq");
     char back[80];
@@ -244,7 +244,7 @@ void test_tables_that_no_reaper_could_serve(void)
     ASSERT_ST(PGW_OK, pgw_table_unregister(h, "public", "Seat"), h);
 }
 
-void test_jobs_that_no_reaper_can_take_back(void)
+void test_jobs_that_no_reaper_can_requeue_are_reported(void)
 {
     it_enqueue(h, "odd", NULL);
     pgtemp_exec("INSERT INTO pgwork.stuck_job (queue, id, error, again_at) SELECT id, 17, 'boom', "
@@ -330,7 +330,7 @@ void test_many_dead_letters_are_not_counted_to_the_end(void)
 }
 
 /* What waits and what was done may be millions of rows. */
-void test_each_check_looks_at_the_tables_that_it_is_about(void)
+void test_each_check_reads_the_tables_that_it_is_about(void)
 {
     static const struct {
         pgw__sql sql;
@@ -429,7 +429,7 @@ static const char *end_of(PGconn *conn)
     return word;
 }
 
-void test_who_holds_vacuum_back(void)
+void test_sessions_that_hold_vacuum_back_are_named(void)
 {
     PGconn *conn = pgtemp_connect();
 
@@ -501,7 +501,7 @@ void test_a_replica_without_a_slot_holds_vacuum_back(void)
 }
 
 /* It takes a snapshot that is held for long, and very many acquisitions. */
-void test_locks_and_permits_full_of_dead_rows_are_told(void)
+void test_locks_and_permits_full_of_dead_tuples_are_reported(void)
 {
 #define TABLE(name, live, dead)                                                                    \
     "SELECT '" name "'::regclass AS relid, name '" name "' AS relname, " live                      \
@@ -548,7 +548,7 @@ static const char *ids_go_back(uint32_t transactions, uint32_t multixacts)
     return found_in(PGW__SQL_DOCTOR_HORIZON, "pg_database", rows, "%ids of database");
 }
 
-void test_ids_that_run_out_are_told(void)
+void test_ids_that_run_out_are_reported(void)
 {
     TEST_ASSERT_NULL(ids_go_back(999000000, 999000000));
     ASSERT_HAS("1 transaction ids of database \"old\" have an age of 10",
@@ -559,7 +559,7 @@ void test_ids_that_run_out_are_told(void)
 }
 
 /* It takes gigabytes to fill it. */
-void test_a_queue_of_notifications_that_fills_is_told(void)
+void test_a_queue_of_notifications_that_fills_is_reported(void)
 {
     const char *const view = "pg_notification_queue_usage()",
                       *const word = "the server''s notification queue";
@@ -614,25 +614,26 @@ void test_a_schema_of_another_version(void)
     pgw_close(other);
 }
 
-void test_what_a_role_may_not_look_at_is_not_checked_and_is_no_trouble(void)
+void test_a_table_that_a_role_may_not_read_is_not_checked_and_is_not_a_fault(void)
 {
     const sheet *s;
     char dsn[1200];
     const char *const pairs[] = {"dsn", dsn, "schema.check", "off", NULL};
     pgw *other;
 
-    pgtemp_exec("DROP ROLE IF EXISTS pgw_it_guest; CREATE ROLE pgw_it_guest LOGIN");
-    snprintf(dsn, sizeof(dsn), "%s user=pgw_it_guest", pgtemp_dsn());
+    pgtemp_exec(
+        "DROP ROLE IF EXISTS pgw_it_without_rights; CREATE ROLE pgw_it_without_rights LOGIN");
+    snprintf(dsn, sizeof(dsn), "%s user=pgw_it_without_rights", pgtemp_dsn());
     other = it_open_with(pairs);
     s = visit(other);
     ASSERT_HAS("note queues: not checked: needs pgwork_viewer: permission denied", s->text);
     TEST_ASSERT_NULL_MESSAGE(strstr(s->text, "cannot be examined"), s->text);
-    ASSERT_HAS("GRANT pg_read_all_stats TO pgw_it_guest", visit(other)->text);
+    ASSERT_HAS("GRANT pg_read_all_stats TO pgw_it_without_rights", visit(other)->text);
     pgw_close(other);
-    pgtemp_exec("DROP ROLE pgw_it_guest");
+    pgtemp_exec("DROP ROLE pgw_it_without_rights");
 }
 
-void test_what_an_operator_may_not_look_at_is_bad(void)
+void test_a_table_that_an_operator_may_not_read_is_bad(void)
 {
     char dsn[1200];
     const char *const pairs[] = {"dsn", dsn, NULL};
@@ -714,7 +715,7 @@ static void await_wait(PGconn *conn)
 }
 
 /* Any role that may connect can take them. */
-void test_who_holds_our_advisory_locks_from_outside_is_told(void)
+void test_foreign_holders_of_our_advisory_locks_are_reported(void)
 {
     char dsn[1200], sql[300];
     PGconn *conn;
@@ -764,7 +765,7 @@ void test_who_holds_our_advisory_locks_from_outside_is_told(void)
 }
 
 /* And so keeps all others out; the check that meets it is given up soon. */
-void test_who_waits_for_such_a_lock_is_found_with_those_it_waits_for(void)
+void test_a_waiter_for_such_a_lock_is_found_with_its_blockers(void)
 {
     PGconn *reads = pgtemp_connect(), *waits = pgtemp_connect();
     char expected[80];

@@ -33,7 +33,7 @@ static void cut_off_the_heart(const char *application_name)
     TEST_ASSERT_EQUAL_INT(1, pgtemp_number(sql));
 }
 
-/* Its session is older than the schema's new version, the heart's next one is not: it must not
+/* Its session is older than the schema's new version, the heartbeat's next one is not: it must not
  * claim on, and lose all that outlasts a lease. */
 void test_a_worker_whose_leases_cannot_be_extended_gives_up(void)
 {
@@ -267,7 +267,7 @@ static void hear_next_try(pgw_log_level level, const char *component, const char
 TEST_CASE("53100")
 TEST_CASE("22012")
 TEST_CASE("42P01")
-void test_what_is_done_is_told_though_claims_fail(const char *sqlstate)
+void test_completions_are_sent_although_claims_fail(const char *sqlstate)
 {
     char sql[600];
 

@@ -146,6 +146,21 @@ void test_a_group_goes_by_priority_then_age(void)
     }
 }
 
+void test_urgent_jobs_go_first_also_where_an_older_one_has_a_place(void)
+{
+    limit("NULL", 2, "hold");
+    kit_do(a, "SELECT pgwork.enqueue('q', '{}', grp => 'g', priority => 5)");
+    TEST_ASSERT_EQUAL_INT(1, kit_claim(a, "q", 10, jobs));
+    kit_do(a, "SELECT pgwork.enqueue('q', '{}', grp => 'g', priority => 6)");
+    kit_do(a, "SELECT count(*) FROM pgwork.enqueue_many('q', array_fill('1'::jsonb, ARRAY[2]), "
+              "grps => '{g,g}', priorities => '{0,0}')");
+    const long long second = kit_number(a, "SELECT max(id) FROM pgwork.job");
+    TEST_ASSERT_EQUAL_INT(1, kit_claim(a, "q", 10, jobs + 1));
+    TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, "complete", &jobs[0], ""));
+    TEST_ASSERT_EQUAL_INT(1, kit_claim(a, "q", 10, jobs + 2));
+    TEST_ASSERT_EQUAL_INT64(second, jobs[2].id);
+}
+
 void test_a_job_that_is_retried_keeps_its_place(void)
 {
     long long first;
@@ -206,6 +221,27 @@ void test_a_redriven_letter_goes_on_where_it_stopped_its_group(void)
     kit_do(a, "SELECT pgwork.redrive('q')");
     TEST_ASSERT_EQUAL_INT(1, kit_claim(b, "q", 10, jobs + 1));
     TEST_ASSERT_EQUAL_INT64(jobs[0].id, jobs[1].id);
+}
+
+void test_jobs_that_came_while_a_letter_stopped_their_group_are_not_forgotten(void)
+{
+    limit("NULL", 2, "block");
+    const long long first =
+        kit_number(a, "SELECT (pgwork.enqueue('q', '{}', grp => 'g', priority => 5)).id");
+    put(a, "g");
+    TEST_ASSERT_EQUAL_INT(2, kit_claim(a, "q", 2, jobs));
+    const struct took *letter = &jobs[jobs[0].id == first ? 0 : 1];
+    TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, "fail", letter, ", 'x', NULL, true"));
+    TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, "complete", &jobs[letter == jobs], ""));
+    const long long urgent = put(b, "g"), second = put(b, "g");
+    TEST_ASSERT_EQUAL_INT(0, kit_claim(b, "q", 10, jobs));
+    tick(b);
+    kit_do(a, "SELECT pgwork.redrive('q')");
+    TEST_ASSERT_EQUAL_INT(2, kit_claim(b, "q", 10, jobs));
+    TEST_ASSERT_TRUE(urgent == jobs[0].id || urgent == jobs[1].id);
+    TEST_ASSERT_EQUAL_STRING("ok", kit_say(b, "complete", &jobs[jobs[0].id == first ? 0 : 1], ""));
+    TEST_ASSERT_EQUAL_INT(1, kit_claim(b, "q", 10, jobs));
+    TEST_ASSERT_EQUAL_INT64(second, jobs[0].id);
 }
 
 void test_a_purged_letter_opens_its_group_at_the_next_tick(void)
@@ -527,6 +563,23 @@ void test_groups_in_a_queue_with_a_limit_take_turns(void)
         TEST_ASSERT_EQUAL_INT(0, kit_claim(b, "q", 10, jobs + 1));
         TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, "complete", &jobs[0], ""));
     }
+}
+
+void test_unblocking_a_group_frees_no_place_of_a_job_at_the_gate_of_its_queue(void)
+{
+    kit_do(a, "SELECT pgwork.queue_limit('q', 1)");
+    kit_put(a, "q");
+    TEST_ASSERT_EQUAL_INT(1, kit_claim(a, "q", 10, jobs));
+    put(a, "g");
+    put(a, "g");
+    tick(a);
+    TEST_ASSERT_EQUAL_INT64(0,
+                            kit_number(a, "SELECT count(blocked_by) FROM pgwork.group_list('q')"));
+    TEST_ASSERT_EQUAL_INT64(0, kit_number(a, "SELECT pgwork.group_unblock('q', 'g')"));
+    tick(a);
+    TEST_ASSERT_EQUAL_INT64(1, kit_number(a, "SELECT admitted FROM pgwork.group_list('q', 'g')"));
+    kit_do(a, "SELECT pgwork.queue_limit('q', NULL)");
+    TEST_ASSERT_EQUAL_INT(1, kit_claim(b, "q", 10, jobs + 1));
 }
 
 void test_a_limit_holds_for_the_backlog_that_was_there_before(void)

@@ -118,7 +118,7 @@ void test_open_checks_the_schema(void)
     TEST_ASSERT_EQUAL(PGW_OK, open_with(pgtemp_dsn(), "schema.check", "off"));
 }
 
-void test_a_failed_open_leaves_a_handle_that_tells_why(void)
+void test_a_failed_open_leaves_a_handle_with_the_error(void)
 {
     TEST_ASSERT_EQUAL(PGW_ECONN, open_with("host=/nowhere", NULL, NULL));
     TEST_ASSERT_NOT_NULL(h);
@@ -130,7 +130,7 @@ void test_a_failed_open_leaves_a_handle_that_tells_why(void)
     TEST_ASSERT_EQUAL_INT64(-1, pgw_timeout_ms(h));
 }
 
-void test_nothing_is_no_handle(void)
+void test_null_is_refused_as_a_handle(void)
 {
     pgw_close(NULL);
     pgw_abandon(NULL);
@@ -291,7 +291,7 @@ void test_attached_sends_nothing_into_a_failed_transaction(void)
     TEST_ASSERT_EQUAL(PGW_OK, run("SELECT 1", 0));
 }
 
-void test_attached_to_a_read_only_transaction_is_not_told_to_connect_elsewhere(void)
+void test_in_a_read_only_transaction_of_the_caller_no_hint_says_to_connect_elsewhere(void)
 {
     attach();
     sql("BEGIN READ ONLY");
@@ -411,7 +411,7 @@ void test_attached_in_non_blocking_mode(void)
     TEST_ASSERT_EQUAL_INT(1, PQisnonblocking(conn));
 }
 
-void test_what_sends_nothing_tells_of_no_statement(void)
+void test_an_error_of_a_call_that_sent_nothing_names_no_statement(void)
 {
     open_raw(pgtemp_dsn());
     TEST_ASSERT_EQUAL(PGW_EINVAL, run("SELECT 1/0", 0));
@@ -691,7 +691,7 @@ void test_async_on_the_callers_connection(void)
     TEST_ASSERT_EQUAL_INT(PQTRANS_INTRANS, PQtransactionStatus(conn));
 }
 
-void test_what_must_block_refuses_when_armed(void)
+void test_verbs_that_block_refuse_when_armed(void)
 {
     bool pooled = true;
 

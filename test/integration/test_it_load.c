@@ -39,7 +39,10 @@ static void add_many(pgw *handle, pgw_load *load)
         if (i % 7 == 0) job.body = body, job.body_size = sizeof(body);
         if (i % 10 == 0) job.delay_ms = 3600000;
         if (i % 11 == 0) job.max_attempts = 3, job.lease_ms = 1000;
-        if (i % 13 == 0) job.group = "ann", job.meta = "{\"t\":1}", job.expires_us = FAR;
+        if (i % 13 == 0)
+            job.group = "ann", job.meta = "{\"t\":1}", job.expires_us = FAR;
+        else if (i % 17 == 0)
+            job.ttl_ms = 4000000;
         ASSERT_ST(PGW_OK, pgw_load_add(load, &job), handle);
     }
 }
@@ -53,7 +56,7 @@ static void check_many(const char *queue)
         {"count(*) FILTER (WHERE state = 'delayed' AND run_at BETWEEN now() + interval '50 min' "
          "AND now() + interval '61 min')",
          "5000"},
-        {"count(*) FILTER (WHERE state = 'delayed' AND run_at <= now() AND grp = 'ann')", "3462"},
+        {"count(*) FILTER (WHERE grp = 'ann' AND (state = 'gated' OR run_at <= now()))", "3462"},
         {"count(*) FILTER (WHERE kind = 'even')", "25000"},
         {"count(*) FILTER (WHERE priority = 1)", "16667"},
         {"count(*) FILTER (WHERE tags = '{t1,\"a \\\"b\\\" \\\\c\"}')", "10000"},
@@ -72,11 +75,18 @@ static void check_many(const char *queue)
     }
     snprintf(
         text, sizeof(text),
-        "SELECT count(*) FILTER (WHERE run_at <= now()) || ' ' || count(*) FROM "
+        "SELECT count(*) FILTER (WHERE state = 'gated' OR run_at <= now()) || ' ' || count(*) FROM "
         "pgwork.job_list('%s', at_most => 100000) WHERE grp = 'ann' AND meta = '{\"t\": 1}' AND "
         "expires_at = '2100-01-01Z'",
         queue);
     TEST_ASSERT_EQUAL_STRING("3462 3847", pgtemp_value(text));
+    snprintf(text, sizeof(text),
+             "SELECT count(*) || ' ' || count(e.id) || ' ' || count(*) FILTER (WHERE e.at = "
+             "j.expires_at) FROM pgwork.job j LEFT JOIN pgwork.expiring_job e USING (id) WHERE "
+             "j.queue = '%s' AND j.expires_at IS NOT NULL AND (grp = 'ann' OR j.expires_at BETWEEN "
+             "now() + interval '1 hour' AND now() + interval '3 hours')",
+             queue);
+    TEST_ASSERT_EQUAL_STRING_MESSAGE("6562 6562 6562", pgtemp_value(text), "known to the reaper");
 }
 
 void test_fifty_thousand_by_copy(void)
@@ -193,7 +203,7 @@ void test_a_refused_job_does_not_spoil_the_load(void)
     TEST_ASSERT_EQUAL_INT64(1, added);
 }
 
-void test_what_the_server_refuses_spoils_the_load(void)
+void test_a_job_that_the_server_refuses_fails_the_load(void)
 {
     pgw_job_spec job = PGW_JOB_SPEC_INIT;
     pgw_load *load;
@@ -413,7 +423,7 @@ void test_a_load_cannot_be_armed(void)
  */
 TEST_CASE(false)
 TEST_CASE(true)
-void test_nor_can_one_that_has_begun(bool attached)
+void test_a_load_that_has_begun_cannot_be_armed(bool attached)
 {
     static char payload[10 * 1024];
     pgw_job_spec job = PGW_JOB_SPEC_INIT;
@@ -436,7 +446,7 @@ void test_nor_can_one_that_has_begun(bool attached)
     ASSERT_ST(PGW_OK, pgw_load_add(load, &job), a); /* that one alone was refused */
     pgw_async(a, never, NULL);
     ASSERT_ST(PGW_EMISUSE, pgw_load_end(load, true, &added), a);
-    ASSERT_HAS("cannot be armed", pgw_error_message(a));
+    ASSERT_HAS("cannot follow pgw_async()", pgw_error_message(a));
     TEST_ASSERT_EQUAL_INT64(0, added);
     TEST_ASSERT_EQUAL_INT64(0, pgtemp_number(asked));
     it_enqueue(a, queue, NULL);
@@ -461,7 +471,7 @@ void test_a_load_by_copy_has_the_handle_for_itself(void)
 
     ASSERT_ST(PGW_OK, pgw_load_begin(h, "alone", &load), h);
     ASSERT_ST(PGW_EMISUSE, pgw_enqueue(h, "alone", &job, NULL), h);
-    ASSERT_HAS("a load is under way", pgw_error_message(h));
+    ASSERT_HAS("a load is in progress", pgw_error_message(h));
     ASSERT_ST(PGW_EMISUSE, pgw_txn_commit(h), h);
     ASSERT_ST(PGW_EMISUSE, pgw_load_begin(h, "alone", &second), h);
     TEST_ASSERT_NULL(second);

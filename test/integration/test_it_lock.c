@@ -125,7 +125,7 @@ void test_one_holds_and_the_other_is_refused(void)
     pgw_close(b);
 }
 
-void test_a_second_acquire_on_one_handle_is_told(void)
+void test_a_second_acquire_on_one_handle_is_refused(void)
 {
     pgw *h = it_open_bare();
     pgw_lock *l = acquired(h, "again", PGW_LOCK_EXCLUSIVE, 0), *other;
@@ -232,7 +232,7 @@ void test_any_text_of_up_to_255_bytes_is_a_name(void)
     pgw_close(other);
 }
 
-void test_two_names_with_one_key_are_told_apart(void)
+void test_two_names_with_one_key_are_distinguished(void)
 {
     pgw *h = it_open_bare();
 
@@ -542,7 +542,7 @@ static void count_done(pgw *h, pgw_status st, void *arg)
 }
 
 /* Who rests with a lock in hand reads nothing: what gathers would cost it the session. */
-void test_who_has_waited_for_jobs_does_not_listen_with_a_lock_in_hand(void)
+void test_a_claim_that_waited_does_not_listen_while_it_holds_a_lock(void)
 {
     static const char listens[] = "SELECT count(*) FROM pg_listening_channels()";
     const char *const queues[] = {"none"};
@@ -563,7 +563,7 @@ void test_who_has_waited_for_jobs_does_not_listen_with_a_lock_in_hand(void)
 }
 
 /* Between the arming and the verb one may well ask. */
-void test_to_ask_for_a_lost_lock_leaves_the_armed_verb_armed(void)
+void test_checking_a_lost_lock_leaves_the_armed_verb_armed(void)
 {
     pgw *h = it_open_bare();
     pgw_lock *l = acquired(h, "asked", PGW_LOCK_EXCLUSIVE, 0);
@@ -787,7 +787,7 @@ void test_the_lock_of_a_transaction_ends_with_it(void)
 }
 
 /* Cancelled wherever that meets it: what was held before stays. */
-void test_what_fails_to_take_a_lock_once_more_does_not_give_it_back(void)
+void test_a_failed_second_acquire_does_not_release_the_lock(void)
 {
     struct pg_conn *conn = pgtemp_connect();
     int failures = 0;
@@ -953,7 +953,7 @@ void test_a_timeout_that_races_a_grant_is_one_or_the_other(void)
     fclose(file);
 }
 
-/* As documented: what a ROLLBACK takes back was no number. */
+/* As documented: a ROLLBACK undoes the number. */
 void test_the_fence_of_a_transaction_counts_once_committed(void)
 {
     pgw *h = it_open_bare();
@@ -981,7 +981,7 @@ void test_the_fence_of_a_transaction_counts_once_committed(void)
 }
 
 /* Nobody came in between: what was handed on under the first number must not be refused. */
-void test_who_takes_a_lock_again_keeps_its_number(void)
+void test_a_transaction_that_takes_a_lock_again_keeps_its_number(void)
 {
     pgw *h = it_open_bare();
     pgw_lock *l = acquired(h, "mine", PGW_LOCK_EXCLUSIVE, 0);

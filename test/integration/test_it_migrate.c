@@ -185,21 +185,22 @@ void test_a_failed_migration_is_undone_and_can_be_repeated(void)
     int n;
 
     ASSERT_ST(PGW_OK, pgw_migrate_up(h, NULL), h);
-    pgtemp_exec("DROP SCHEMA halfway CASCADE; CREATE SCHEMA halfway; CREATE TABLE halfway.beat "
-                "(in_the_way int)");
+    pgtemp_exec(
+        "DROP SCHEMA halfway CASCADE; CREATE SCHEMA halfway; CREATE TABLE halfway.stuck_job "
+        "(in_the_way int)");
     ASSERT_ST(PGW_EDB, pgw_migrate_up(h, &n), h);
     TEST_ASSERT_EQUAL_INT(0, n);
-    ASSERT_HAS("beat", pgw_error_message(h));
+    ASSERT_HAS("stuck_job", pgw_error_message(h));
     TEST_ASSERT_EQUAL_STRING("0001_tables.sql", pgw_error_statement(h));
     TEST_ASSERT_EQUAL_STRING("42P07", pgw_error_sqlstate(h));
     TEST_ASSERT_NULL(pgtemp_value("SELECT to_regclass('halfway.queue')"));
-    pgtemp_exec("DROP TABLE halfway.beat");
+    pgtemp_exec("DROP TABLE halfway.stuck_job");
     ASSERT_ST(PGW_OK, pgw_migrate_up(h, &n), h);
     TEST_ASSERT_EQUAL_INT(pgw__sql_migrations(), n);
     pgw_close(h);
 }
 
-void test_who_may_not_create_is_told_so(void)
+void test_a_role_that_may_not_create_is_reported(void)
 {
     char dsn[1200];
     const char *const pairs[] = {"dsn", dsn, "schema", "forbidden", "schema.check", "off", NULL};

@@ -98,6 +98,10 @@ VERB(snooze)
 {
     return pgw_snooze(h, name, &ref, 1, SNOOZE_BY(1000));
 }
+VERB(hold)
+{
+    return pgw_hold(h, name, &ref, 1, NULL);
+}
 VERB(release)
 {
     return pgw_release(h, name, &ref, 1);
@@ -141,6 +145,16 @@ VERB(queue_set)
 VERB(queue_pause)
 {
     return pgw_queue_pause(h, name);
+}
+VERB(queue_hold)
+{
+    pgw_queue_hold_opts o = PGW_QUEUE_HOLD_OPTS_INIT;
+    o.for_ms = 1;
+    return pgw_queue_hold(h, name, &o);
+}
+VERB(queue_unhold)
+{
+    return pgw_queue_unhold(h, name);
 }
 VERB(queue_drain)
 {
@@ -190,6 +204,18 @@ VERB(lock_holder)
 VERB(locks_each)
 {
     return pgw_locks_each(h, name, on_lock, NULL);
+}
+VERB(rate_set)
+{
+    return pgw_rate_set(h, name, NULL);
+}
+VERB(rate_take)
+{
+    return pgw_rate_take(h, name, NULL, NULL);
+}
+VERB(rate_drop)
+{
+    return pgw_rate_drop(h, name);
 }
 VERB(sema_create)
 {
@@ -291,6 +317,7 @@ static const struct {
     ROW(complete, 0),
     ROW(fail, 0),
     ROW(snooze, 0),
+    ROW(hold, 0),
     ROW(release, 0),
     ROW(extend, 0),
     ROW(cancel, 0),
@@ -300,6 +327,8 @@ static const struct {
     ROW(jobs_each, READS | ALL_OF_IT),
     ROW(queue_set, 0),
     ROW(queue_pause, 0),
+    ROW(queue_hold, 0),
+    ROW(queue_unhold, 0),
     ROW(queue_drain, 0),
     ROW(queue_resume, 0),
     ROW(queue_purge, 0),
@@ -310,6 +339,8 @@ static const struct {
     ROW(lock_is_free, READS),
     ROW(lock_holder, READS),
     ROW(locks_each, READS | ALL_OF_IT),
+    ROW(rate_set, 0),
+    ROW(rate_take, 0),
     ROW(sema_create, READS), /* that one is there */
     ROW(sema_resize, 0),
     ROW(sema_acquire, 0),
@@ -327,6 +358,7 @@ static const struct {
     ROW(cron_release, NAMELESS),
     ROW(cron_extend, NAMELESS),
     ROW(cron_drop, 0),
+    ROW(rate_drop, 0),
     ROW(sema_drop, 0),
     ROW(queue_drop, 0),
 };
@@ -396,7 +428,8 @@ void test_names_that_are_none(void)
 void test_a_read_only_server(void)
 {
     h = open_in_misery("options='-c default_transaction_read_only=on'");
-    pgtemp_exec("SELECT pgwork.queue_create('q'); SELECT pgwork.sema_create('q', 2)");
+    pgtemp_exec("SELECT pgwork.queue_create('q'); SELECT pgwork.sema_create('q', 2);"
+                "SELECT pgwork.rate_set('q', 1, 1000)");
     for (size_t i = 0; i < VERBS; i++) {
         if (verbs[i].flags & READS) {
             const pgw_status st = verbs[i].call("q");
@@ -407,7 +440,8 @@ void test_a_read_only_server(void)
             meets(i, "q", PGW_EPERM, "read-only");
     }
     TEST_ASSERT_EQUAL_INT64(2, pgtemp_number(counts));
-    pgtemp_exec("SELECT pgwork.queue_drop('q'); SELECT pgwork.sema_drop('q')");
+    pgtemp_exec("SELECT pgwork.queue_drop('q'); SELECT pgwork.sema_drop('q');"
+                "SELECT pgwork.rate_drop('q')");
 }
 
 void test_a_role_without_rights(void)
@@ -454,7 +488,7 @@ void test_no_server(void)
     }
 }
 
-void test_no_handle(void)
+void test_without_a_handle_each_verb_returns_an_error(void)
 {
     for (size_t i = 0; i < VERBS; i++)
         TEST_ASSERT_TRUE_MESSAGE(verbs[i].call("q") < 0, verbs[i].name);

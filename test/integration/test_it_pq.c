@@ -208,7 +208,7 @@ static pgw_status read_wrongly(pgw *handle, const pgw__rows *rows, void *ctx)
     return PGW_OK;
 }
 
-void test_another_shape_than_expected_is_told(void)
+void test_an_answer_of_another_shape_is_a_protocol_error(void)
 {
     for (int i = 0; i < 6; i++) {
         pgw__call call = {.read = read_wrongly, .ctx = &i, .ctx_size = sizeof(i)};
@@ -219,7 +219,7 @@ void test_another_shape_than_expected_is_told(void)
     TEST_ASSERT_EQUAL_INT64(1, number("SELECT 1"));
 }
 
-void test_what_is_outside_of_its_type_is_not_sent(void)
+void test_a_parameter_outside_of_its_type_is_not_sent(void)
 {
     const pgw__param params[] = {P_INT4(INT64_MAX), P_END};
     int64_t n;

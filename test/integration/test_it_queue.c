@@ -56,12 +56,14 @@ void test_a_queue_is_created_with_the_defaults_and_set(void)
     TEST_ASSERT_EQUAL_INT(10, q.opts.max_attempts);
     TEST_ASSERT_EQUAL_INT(16777216, q.opts.max_bytes);
     TEST_ASSERT_EQUAL(PGW_SWITCH_ON, q.opts.notify);
+    TEST_ASSERT_EQUAL(PGW_EXPIRED_DEAD, q.opts.expired);
 
     o.lease_ms = 500;
     o.notify = PGW_SWITCH_OFF;
     ASSERT_ST(PGW_OK, pgw_queue_create(h, "plain", &o), h);
     o = (pgw_queue_opts)PGW_QUEUE_OPTS_INIT;
     o.max_attempts = 3, o.backoff_ms = 0, o.backoff_cap_ms = 7, o.retention_ms = 8, o.max_bytes = 9;
+    o.expired = PGW_EXPIRED_DROP;
     ASSERT_ST(PGW_OK, pgw_queue_set(h, "plain", &o), h);
     q = queue_info("plain");
     TEST_ASSERT_EQUAL_INT64(500, q.opts.lease_ms);
@@ -71,9 +73,10 @@ void test_a_queue_is_created_with_the_defaults_and_set(void)
     TEST_ASSERT_EQUAL_INT64(7, q.opts.backoff_cap_ms);
     TEST_ASSERT_EQUAL_INT64(8, q.opts.retention_ms);
     TEST_ASSERT_EQUAL_INT(9, q.opts.max_bytes);
+    TEST_ASSERT_EQUAL_INT(PGW_EXPIRED_DROP, q.opts.expired);
 }
 
-void test_what_is_not_there_is_not_found(void)
+void test_verbs_on_a_missing_queue_return_not_found(void)
 {
     pgw_depth d = PGW_DEPTH_INIT;
     int64_t n;
@@ -153,7 +156,7 @@ static int64_t still_there(void)
     return d.ready + d.delayed;
 }
 
-void test_what_is_large_is_purged_piece_by_piece(void)
+void test_a_large_queue_is_purged_piece_by_piece(void)
 {
     pgw_stop *stop;
     int64_t n;

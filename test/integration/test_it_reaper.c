@@ -145,7 +145,7 @@ static void finish(run *x, pgw_status expected)
 
 /* ---- what it is for ---- */
 
-void test_what_was_left_by_the_dead_is_taken_back_first(void)
+void test_jobs_of_dead_workers_are_requeued_in_the_first_pass(void)
 {
     run x;
 
@@ -169,7 +169,7 @@ static void hear_stuck(pgw_log_level level, const char *component, const char *m
 }
 
 /* Whoever mends it has to know of it; but not four times a second. */
-void test_a_job_that_cannot_be_taken_back_is_told_once(void)
+void test_a_job_that_cannot_be_requeued_is_reported_once(void)
 {
     char sql[300];
     run x;
@@ -192,7 +192,7 @@ void test_a_job_that_cannot_be_taken_back_is_told_once(void)
     TEST_ASSERT_EQUAL_INT(1, atomic_load(&heard));
 }
 
-void test_a_round_is_no_part_of_a_transaction(void)
+void test_a_tick_inside_a_transaction_is_refused(void)
 {
     must(pgw_txn_begin(h));
     TEST_ASSERT_EQUAL_INT(PGW_EMISUSE, pgw_reaper_tick(h, NULL, NULL));
@@ -364,9 +364,9 @@ static void hear_cancel(pgw_log_level level, const char *component, const char *
         atomic_fetch_add(&refusals, 1);
 }
 
-/* By an administrator, or a trigger that asks a server where it takes too long: it is no stop of
- * ours, and nothing is taken back meanwhile. */
-void test_what_the_server_cancels_is_told(void)
+/* By an administrator, or a trigger that asks a server where it takes too long: it is not a stop of
+ * ours, and nothing is requeued meanwhile. */
+void test_a_pass_that_the_server_cancels_is_reported(void)
 {
     run x;
 
@@ -385,7 +385,7 @@ void test_what_the_server_cancels_is_told(void)
     pgw_reaper_free(x.r);
 }
 
-void test_a_stop_is_heard_while_there_is_no_server(void)
+void test_a_stop_ends_the_wait_while_there_is_no_server(void)
 {
     run x;
 

@@ -143,7 +143,7 @@ void test_a_token_of_before_is_refused(void)
     pgw_close(h);
 }
 
-void test_what_callers_may_not_pass(void)
+void test_invalid_arguments_of_callers_are_refused(void)
 {
     pgw *h = it_open_bare();
     pgw_token token;
@@ -193,7 +193,7 @@ void test_one_that_is_there_uses_no_number_up(void)
     pgw_close(h);
 }
 
-void test_what_meets_a_drop_is_told_and_leaves_nothing(void)
+void test_a_call_that_meets_a_drop_fails_and_leaves_nothing(void)
 {
     static const char *const verbs[] = {"resize", "acquire"};
     PGconn *dropper = pgtemp_connect(), *late = pgtemp_connect();
@@ -232,7 +232,7 @@ void test_what_meets_a_drop_is_told_and_leaves_nothing(void)
 }
 
 /* Neither there before nor when it looks again, and it was in between. */
-void test_what_is_made_and_dropped_while_one_makes_it_is_made(void)
+void test_a_semaphore_that_is_dropped_while_it_is_created_is_created(void)
 {
     static const char blocked[] = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND "
                                   "objid = %d AND NOT granted";
@@ -371,7 +371,7 @@ static int note_grant(const pgw_sema_grant *grant, void *arg)
     return 0;
 }
 
-void test_what_is_out_can_be_seen(void)
+void test_taken_permits_can_be_listed(void)
 {
     pgw *h = it_open_bare();
     pgw_sema_opts o = PGW_SEMA_OPTS_INIT;
@@ -392,7 +392,7 @@ void test_what_is_out_can_be_seen(void)
     TEST_ASSERT_TRUE(grant.number == token.number);
     TEST_ASSERT_EQUAL_INT(3, grant.permits);
     TEST_ASSERT_EQUAL_INT64(ask(h, "SELECT pg_backend_pid()"), grant.pid);
-    /* two looks at the clock */
+    /* the clock is read twice */
     TEST_ASSERT_INT64_WITHIN(1000, 30000, (grant.until_us - grant.taken_us) / 1000);
     TEST_ASSERT_EQUAL_INT64(1, ask(h, session_locks));
     expect(h, PGW_OK, pgw_sema_release(h, "a", token));
@@ -467,7 +467,7 @@ void test_after_a_resize_down_nothing_is_granted_before_enough_came_back(void)
 
 /* Neither who was refused nor who got some, and stays in its transaction, keeps others from what is
  * theirs. */
-void test_who_counts_in_an_open_transaction_keeps_nobody_from_extending(void)
+void test_a_count_in_an_open_transaction_does_not_block_extends(void)
 {
     PGconn *open = pgtemp_connect();
     pgw *h = it_open_bare();
@@ -501,7 +501,7 @@ void test_who_counts_in_an_open_transaction_keeps_nobody_from_extending(void)
 }
 
 /* There the rows of all have to be locked, to see whether the snapshot knows them. */
-void test_nor_does_who_counts_by_a_snapshot(void)
+void test_a_count_by_a_snapshot_grants_no_permit_too_many(void)
 {
     PGconn *open = pgtemp_connect();
     pgw *h = it_open_bare();
@@ -590,7 +590,7 @@ static bool are_waiting(pgw *h, const char *name, int n)
     return info.waiting == n;
 }
 
-void test_who_waits_for_many_is_not_passed_by_those_for_one(void)
+void test_a_waiter_for_many_permits_is_not_overtaken_by_waiters_for_one(void)
 {
     pgw *h = it_open_bare();
     waiter many = {it_open_bare(), "queue", {0, 0}, 3, PGW_OUTCOME_EMPTY},
@@ -657,9 +657,9 @@ void test_an_open_transaction_does_not_keep_the_permits_of_others(const char *ve
     pgw_close(w.h);
 }
 
-/* What it locked while it looked would keep others from free permits; and with these in hand it
- * would wait for more at its next look, in no order. */
-void test_who_finds_too_few_keeps_none_of_them(void)
+/* Otherwise its row locks would keep others from free permits, and while it holds some it would
+ * wait for more at its next try, in no order. */
+void test_a_request_that_finds_too_few_permits_keeps_none(void)
 {
     PGconn *open = pgtemp_connect(), *dead = pgtemp_connect();
     pgw *h = it_open_bare();
@@ -712,7 +712,7 @@ void test_a_waiter_at_the_head_beside_an_open_transaction_asks_again_soon(void)
 }
 
 /* What an open transaction has taken seems to be free, and cannot be had. */
-void test_who_is_beside_an_open_transaction_does_not_ask_all_the_time(void)
+void test_a_waiter_beside_an_open_transaction_polls_with_pauses(void)
 {
     pgw *h = it_open_bare();
     PGconn *open = pgtemp_connect();
@@ -754,7 +754,7 @@ void test_a_waiter_is_woken_by_a_resize_and_by_time(void)
 }
 
 /* It is refused again and again meanwhile, and waits on. */
-void test_who_waits_outlasts_a_resize_that_stays_open(void)
+void test_a_waiter_outlasts_a_resize_that_stays_open(void)
 {
     PGconn *sizer = pgtemp_connect();
     pgw *h = it_open_bare();
@@ -836,7 +836,7 @@ void test_a_frozen_head_of_the_queue_is_passed(void)
     pgw_close(h);
 }
 
-void test_who_leaves_the_head_may_be_silent_as_before(void)
+void test_a_waiter_that_leaves_the_head_may_be_silent_again(void)
 {
     pgw *h = it_open_bare();
     pgw_token token = {0, 0};
@@ -1106,7 +1106,7 @@ void test_permits_wait_for_the_disk_whatever_their_session_has_set(void)
     pgw_close(h);
 }
 
-void test_who_waits_at_the_head_of_one_that_is_dropped_leaves(void)
+void test_the_head_of_the_queue_of_a_dropped_semaphore_leaves(void)
 {
     pgw *h = it_open_bare();
     waiter w = {it_open_bare(), "dropped", {0, 0}, 1, PGW_OUTCOME_EMPTY};
@@ -1292,7 +1292,7 @@ void test_contenders_never_have_more_than_there_are(void)
     pgw_close(h);
 }
 
-void test_nor_while_their_number_changes(void)
+void test_contenders_never_have_more_while_the_number_changes(void)
 {
     pgw *h = it_open_bare();
     pid_t pid;
@@ -1408,7 +1408,7 @@ void test_patience_is_what_the_last_call_says(void)
 }
 
 /* Nor is there any for who is at the head no more. */
-void test_who_goes_to_the_end_may_be_silent_as_before(void)
+void test_a_waiter_that_goes_to_the_end_may_be_silent_again(void)
 {
     static const char wait[] =
         "SELECT next_ms FROM pgwork.sema_wait('end', 1, 60000, NULL, false, %d, false, 5000)";
@@ -1448,8 +1448,8 @@ static long long blocked(void)
         "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted");
 }
 
-/* A call that looks at the queue, is held up, and finds somebody at its head then. Found by
- * test/models/sema.pml: a permit that it took and gave back would not have been reported. */
+/* A call that reads the queue, is delayed, and then finds a waiter at its head. Found by
+ * test/models/sema.pml: nobody would have been notified of a permit that it took and returned. */
 void test_a_call_that_is_held_up_does_not_pass_the_head_of_the_queue(void)
 {
     PGconn *gate = pgtemp_connect(), *late = pgtemp_connect(), *head = pgtemp_connect();

@@ -221,7 +221,7 @@ void test_jobs_of_an_aborted_claim_come_back_uncharged(void)
     TEST_ASSERT_EQUAL_STRING("0 5 0 0 0", kit_places(a, "q"));
 }
 
-void test_what_commits_late_is_claimed_by_sessions_that_are_far_ahead(void)
+void test_a_late_commit_is_claimed_by_sessions_that_are_far_ahead(void)
 {
     PGconn *late = kit_open();
     long long id;
@@ -248,7 +248,7 @@ void test_what_commits_late_is_claimed_by_sessions_that_are_far_ahead(void)
 }
 
 /* A worker that never stops completes a job and claims the next one by one call. */
-void test_what_commits_late_is_claimed_by_a_worker_that_goes_on_and_on(void)
+void test_a_late_commit_is_claimed_by_a_worker_that_never_pauses(void)
 {
     PGconn *late = kit_open();
     long long id, end;

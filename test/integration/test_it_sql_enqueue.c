@@ -112,7 +112,7 @@ static void same_key(PGconn *conn, int i, void *ctx)
     }
 }
 
-void test_of_64_racing_producers_of_a_key_one_has_a_new_job(void)
+void test_one_of_64_racing_producers_of_a_key_creates_the_job(void)
 {
     struct keys all;
 
@@ -610,7 +610,7 @@ static int wakes(void)
     }
 }
 
-void test_an_enqueue_wakes_who_sleeps_unless_the_queue_says_no(void)
+void test_an_enqueue_notifies_waiters_unless_the_queue_has_notify_off(void)
 {
     static const char *const calls[] = {"enqueue('q')", "enqueue_many('q', '{1,2}')",
                                         "enqueue('q', tags => '{t}')",
@@ -636,7 +636,7 @@ void test_an_enqueue_wakes_who_sleeps_unless_the_queue_says_no(void)
 /* -- limits -------------------------------------------------------------------------------------
  */
 
-void test_what_is_out_of_range_is_named_with_what_is_allowed(void)
+void test_an_argument_out_of_range_is_named_with_the_allowed_values(void)
 {
     static const struct {
         const char *state, *words, *call;
@@ -795,7 +795,7 @@ void test_the_limit_counts_what_is_in_a_payload_however_it_is_stored(void)
     TEST_ASSERT_EQUAL_INT64(0, rows_of_all_tables());
 }
 
-void test_text_that_is_no_json_makes_no_job(void)
+void test_text_that_is_not_json_makes_no_job(void)
 {
     kit_refused(a, "22P05", "Unicode", "SELECT pgwork.enqueue('q', '\"\\u0000\"')");
     kit_refused(a, "22P02", "json", "SELECT pgwork.enqueue('q', '{')");
@@ -933,7 +933,7 @@ void test_a_job_that_is_new_at_the_second_try_is_called_so(void)
 }
 
 /* What is to be replaced is claimed, or gone, once its claim commits: the payload is not lost. */
-void test_what_was_to_be_replaced_no_longer_waits(void)
+void test_a_job_that_was_claimed_meanwhile_is_not_replaced(void)
 {
     static const char *const scopes[] = {"ready", "unfinished"};
     PGconn *c = kit_open();
@@ -988,7 +988,7 @@ void test_batches_that_replace_do_not_deadlock(void)
 
 /* Who takes over a key, since its job was claimed, goes on to others; the job comes back meanwhile,
  * and goes together with one of those. */
-void test_who_takes_jobs_away_does_not_wait_for_who_takes_over_a_key(void)
+void test_a_call_that_removes_jobs_does_not_wait_for_an_enqueue_that_takes_over_a_key(void)
 {
     PGconn *c = kit_open(), *d = kit_open();
 

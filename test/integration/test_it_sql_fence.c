@@ -82,7 +82,7 @@ void test_a_stale_holder_is_refused_while_the_job_runs_under_the_same_name(void)
 }
 
 /* Only the token tells the two claims apart. */
-void test_a_stale_holder_is_refused_when_the_job_looks_the_same(void)
+void test_a_stale_holder_is_refused_when_only_the_token_differs(void)
 {
     static const char look[] = "SELECT id || holder || attempt || priority FROM pgwork.job";
     const char *before;
@@ -171,7 +171,7 @@ void test_a_waiting_job_cannot_be_finished_by_the_zero_token(void)
     TEST_ASSERT_EQUAL_STRING("1 0 0 0 0", kit_places(a, "q"));
 }
 
-void test_of_a_batch_exactly_the_refused_are_named(void)
+void test_exactly_the_refused_jobs_of_a_batch_are_named(void)
 {
     struct took jobs[3];
 
@@ -238,7 +238,7 @@ void test_a_job_named_twice_is_finished_once_and_not_refused(void)
 }
 
 /* Of two claims, by who has had both. */
-void test_what_is_kept_of_a_job_named_twice_is_said_by_its_holder(void)
+void test_of_a_job_named_twice_the_output_of_its_holder_is_kept(void)
 {
     kit_do(a, "SELECT pgwork.queue_create('q', retention_ms => 60000)");
     kit_put(a, "q");
@@ -567,7 +567,7 @@ void test_the_holder_hears_of_a_cancel_at_its_next_extend(void)
     id = kit_put(a, "q");
     take("q", &job);
     TEST_ASSERT_EQUAL_STRING("requested", cancel(id));
-    reap(1, 0); /* taken back, as cancelled */
+    reap(1, 0); /* reaped, and removed as cancelled */
     TEST_ASSERT_EQUAL_STRING("0 0 0 0 4", kit_places(a, "q"));
     id = kit_put(a, "q");
     take("q", &job);

@@ -73,7 +73,7 @@ static const char *const diagnostics[] = {
     "SELECT pgwork.queue_purge('s', 'all')",
 };
 
-enum { STORY = sizeof(diagnostics) / sizeof(diagnostics[0]) };
+enum { STEPS = sizeof(diagnostics) / sizeof(diagnostics[0]) };
 
 static void begin_diagnostics(void)
 {
@@ -85,12 +85,12 @@ static void begin_diagnostics(void)
     kit_do(a, "SELECT pgwork.queue_create('s', retention_ms => 0)");
 }
 
-static void tell(PGconn *conn, int step, char *text, size_t room)
+static void tell(PGconn *conn, int step, char *text, size_t size)
 {
     const char *said = kit_text(conn, "%s", diagnostics[step]);
     size_t length = strlen(text);
 
-    snprintf(text + length, room - length, "%d: %s\n", step, said ? said : "-");
+    snprintf(text + length, size - length, "%d: %s\n", step, said ? said : "-");
 }
 
 static const char *told_under(const char *setting)
@@ -102,7 +102,7 @@ static const char *told_under(const char *setting)
     *text = 0;
     begin_diagnostics();
     kit_do(conn, "%s", setting);
-    for (int step = 0; step < STORY; step++) tell(conn, step, text, sizeof(text));
+    for (int step = 0; step < STEPS; step++) tell(conn, step, text, sizeof(text));
     kit_close(conn);
     return text;
 }
@@ -179,7 +179,7 @@ void test_R15_every_statement_in_another_session(void)
 
     snprintf(normal, sizeof(normal), "%s", told_under("SELECT 1"));
     begin_diagnostics();
-    for (int step = 0; step < STORY; step++) {
+    for (int step = 0; step < STEPS; step++) {
         PGconn *conn = kit_open();
 
         tell(conn, step, pooled, sizeof(pooled));
@@ -214,7 +214,7 @@ struct contest {
     long long ids[8][400];
 };
 
-/* A look may be told 40001, too. */
+/* A query may fail with 40001, too. */
 static bool nothing_left(PGconn *conn)
 {
     return *kit_state(conn, "SELECT 1 / (ready = 0)::integer FROM pgwork.depth('q')") == '\0';
@@ -503,7 +503,7 @@ void test_a_queue_that_is_just_being_dropped_is_made_anew(void)
                             kit_number(a, "SELECT lease_ms FROM pgwork.queues WHERE name = 'q'"));
 }
 
-void test_of_a_queue_that_is_gone_by_now_no_setting_is_said_to_be_changed(void)
+void test_a_setting_of_a_dropped_queue_is_not_reported_as_changed(void)
 {
     static const char *const calls[] = {"queue_set('q', 5000)", "queue_drain('q')",
                                         "queue_resume('q')"};

@@ -672,9 +672,9 @@ void test_jobs_are_claimed_after_the_sequence_of_positions_went_back(void)
     kit_do(a, "SELECT setval('pgwork.position', %lld)", last + 10000000);
 }
 
-/* Two slow transactions end one after the other: the second look back comes as far as the first
- * one did, and changes nothing. Found by test/models/marks.pml. */
-void test_a_look_back_that_begins_anew_goes_on_at_rest(void)
+/* Two slow transactions end one after the other: the second search ends where the first one did,
+ * and changes nothing. Found by test/models/marks.pml. */
+void test_a_search_for_late_commits_that_begins_again_continues_at_rest(void)
 {
     PGconn *d = kit_open();
 

@@ -192,7 +192,7 @@ void test_jobs_of_a_state_cost_no_more_where_many_are_done(void)
         TEST_ASSERT_LESS_THAN_INT64_MESSAGE(100, blocks(of[i]), of[i]);
 }
 
-void test_what_a_list_refuses(void)
+void test_a_list_refuses_invalid_arguments(void)
 {
     kit_refused(a, "PW001",
                 "argument state|\"asleep\"|ready, gated, delayed, leased, done, dead, cancelled",

@@ -358,7 +358,7 @@ static void forge(const char *hint)
         hint);
 }
 
-void test_what_a_session_remembers_misleads_no_other_and_not_for_long(void)
+void test_a_session_s_hint_misleads_no_other_session_and_not_for_long(void)
 {
     static const char *const values[] = {"h, t + 200, 0, 1, 1000, 1::bigint << 57, t + 200",
                                          "h, t + 200, 1, 1, 1000, -1, t + 200",

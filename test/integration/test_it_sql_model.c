@@ -686,7 +686,7 @@ static void walk_of_waiters(void)
     kit_do(session[0], "SELECT pgwork.sema_drop('s', true)");
 }
 
-void test_who_waits_for_permits_gets_them_in_the_order_of_coming(void)
+void test_waiters_for_permits_get_them_in_the_order_of_arrival(void)
 {
     walks(walk_of_waiters);
 }

@@ -103,9 +103,9 @@ void test_nobody_may_call_the_private_functions_nor_a_stranger_anything(void)
                          "operator}'::text[]) r"));
 }
 
-#define VIEWS                                                                           \
+#define VIEWS                                                                                   \
     "beats, groups, job, last_tick, log, migrations, minutes, queue_stats, queues, schedules, " \
-    "stuck_jobs, "                                                                      \
+    "stuck_jobs, "                                                                              \
     "ticks, workers"
 
 /* The viewer and the operator read views; nobody has a right on a table. */
@@ -247,7 +247,7 @@ static void call_everything(PGconn *conn)
         kit_do(conn, "SELECT %s", calls[i]);
 }
 
-void test_R17_temporary_tables_of_the_same_names_are_not_looked_at(void)
+void test_R17_temporary_tables_of_the_same_names_are_not_read(void)
 {
     kit_do(a, "CREATE TEMP TABLE trapped (who text); GRANT ALL ON trapped TO PUBLIC");
     kit_do(a, "SET ROLE pgwork_operator");
@@ -289,7 +289,7 @@ void test_R17_a_hostile_search_path_shadows_nothing(void)
     kit_do(a, "RESET ROLE; RESET search_path; DROP SCHEMA evil CASCADE");
 }
 
-void test_what_is_public_has_a_comment(void)
+void test_each_public_object_has_a_comment(void)
 {
     TEST_ASSERT_NULL(kit_text(
         a, "SELECT string_agg(proname, ', ')" EACH_FUNCTION

@@ -58,7 +58,7 @@ static void rest(const char *interval)
 /* -- reap and promote ---------------------------------------------------------------------------
  */
 
-void test_what_died_is_not_told_twice(void)
+void test_a_job_that_died_is_counted_once(void)
 {
     fill("q", 2);
     kit_do(a, "SELECT pgwork.enqueue('q', max_attempts => 1)");
@@ -100,7 +100,7 @@ static void refuse_no_more(void)
 /* Of a small claim, and of a large one. It is left alone for longer and longer, and told once. */
 TEST_CASE(5)
 TEST_CASE(40)
-void test_a_job_that_cannot_be_taken_back_keeps_no_other_from_it(int n)
+void test_a_job_that_cannot_be_requeued_keeps_no_other_from_it(int n)
 {
     struct took others[3];
     char expected[300];
@@ -143,7 +143,7 @@ void test_a_job_that_cannot_be_taken_back_keeps_no_other_from_it(int n)
 /* More of them than a batch are in front of all others. */
 TEST_CASE(5)
 TEST_CASE(40)
-void test_jobs_that_cannot_be_taken_back_hide_no_others(int n)
+void test_jobs_that_cannot_be_requeued_hide_no_others(int n)
 {
     fill("q", n);
     TEST_ASSERT_EQUAL_INT(n, kit_claim(a, "q", n, jobs));
@@ -179,7 +179,7 @@ void test_a_delayed_job_that_cannot_be_made_ready_keeps_no_other_from_it(void)
 }
 
 /* A line of the log ends at 1 KB: what does not fit comes with the next one. */
-void test_of_many_stuck_jobs_each_is_told_where_it_can_be_read(void)
+void test_each_of_many_stuck_jobs_is_reported_within_the_limit_of_a_log_line(void)
 {
     const char *stuck;
     int told = 0;
@@ -202,7 +202,7 @@ void test_of_many_stuck_jobs_each_is_told_where_it_can_be_read(void)
 }
 
 /* Its jobs cannot even be read. */
-void test_a_damaged_batch_keeps_no_other_job_from_being_taken_back(void)
+void test_a_damaged_batch_keeps_no_other_job_from_being_requeued(void)
 {
     struct took other;
 
@@ -238,7 +238,7 @@ TEST_CASE("53200")
 TEST_CASE("40001")
 TEST_CASE("25006")
 TEST_CASE("57014")
-void test_what_may_go_well_the_next_time_makes_no_job_stuck(const char *sqlstate)
+void test_an_error_that_may_pass_makes_no_job_stuck(const char *sqlstate)
 {
     const char *state = "";
 
@@ -255,7 +255,7 @@ void test_what_may_go_well_the_next_time_makes_no_job_stuck(const char *sqlstate
 }
 
 /* Somebody's table names jobs that are kept; and they may not be kept. */
-void test_what_cannot_be_pruned_keeps_no_job_from_being_taken_back(void)
+void test_a_job_that_cannot_be_pruned_keeps_no_job_from_being_requeued(void)
 {
     kit_do(a, "SELECT pgwork.queue_create('q', retention_ms => 1)");
     fill("q", 2);
@@ -535,8 +535,8 @@ static long long scans(const char *table, const char *call)
     return after - before;
 }
 
-/* One look each, wherever all are gone through; where it can be done without, none. */
-void test_an_empty_queue_costs_one_look(void)
+/* At most one statement for each queue in a pass over all of them, and none where possible. */
+void test_an_empty_queue_costs_one_statement(void)
 {
     enum { QUEUES = 1100, USED = 100 };
     static const char *const calls[] = {"pgwork.reap()", "pgwork.queue_list(at_most => 1000)",
@@ -971,7 +971,7 @@ static long long rows_of_all_tables(void)
                          " + (SELECT count(*) FROM pgwork.operation)");
 }
 
-void test_whatever_comes_after_its_queue_went_is_pruned(void)
+void test_rows_that_commit_after_their_queue_was_dropped_are_pruned(void)
 {
     kit_do(a, "SELECT pgwork.queue_create('q', retention_ms => 3600000),"
               " pgwork.queue_create('last')");
@@ -1045,7 +1045,7 @@ void test_depth_counts_up_to_what_is_asked(void)
 
 /* The first is counted, and waits to be told the time; the other one is gone when its turn comes.
  */
-void test_who_counts_all_passes_over_a_queue_that_is_dropped_meanwhile(void)
+void test_a_count_of_all_queues_skips_a_queue_that_is_dropped_meanwhile(void)
 {
     PGconn *b = kit_open(), *watch = kit_open();
 
@@ -1084,7 +1084,7 @@ void test_a_job_waits_since_it_was_due(void)
     TEST_ASSERT_EQUAL_INT64(1, kit_number(a, "SELECT promoted FROM pgwork.promote()"));
     TEST_ASSERT_EQUAL_INT64(3, kit_number(a, "%s", minutes));
 
-    /* handed back: nobody can tell how often, so since its enqueue */
+    /* requeued: nobody knows how often, so the age counts from its enqueue */
     kit_claim(a, "q", 1, &job);
     TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, "release", &job, ""));
     TEST_ASSERT_EQUAL_INT64(120, kit_number(a, "%s", minutes));
@@ -1237,7 +1237,7 @@ static const char *heard(PGconn *conn, int wait)
     return text;
 }
 
-void test_an_enqueue_wakes_who_sleeps_and_nobody_else_is_notified(void)
+void test_an_enqueue_notifies_waiters_and_nobody_else(void)
 {
     PGconn *watch = kit_open();
 
@@ -1306,7 +1306,7 @@ void test_a_job_wakes_one_slot_and_two_jobs_two(void)
 }
 
 /* Who is being called by an open transaction is not called by another. */
-void test_two_producers_at_once_wake_two_sleepers(void)
+void test_two_producers_at_once_wake_up_two_waiters(void)
 {
     PGconn *c = two_sleep(), *d = kit_open();
 
@@ -1327,7 +1327,7 @@ void test_a_busy_worker_wakes_the_next_one(void)
     TEST_ASSERT_EQUAL_INT(2, kit_claim(b, "q", 2, jobs));
     TEST_ASSERT_EQUAL_STRING("pgwork_wake_pgwork_9 q", heard(c, 1));
     kit_sleep_ms(30);
-    TEST_ASSERT_EQUAL_INT(1, kit_claim(b, "q", 2, jobs)); /* room for more: there is none */
+    TEST_ASSERT_EQUAL_INT(1, kit_claim(b, "q", 2, jobs)); /* it could take more: there is none */
     TEST_ASSERT_EQUAL_STRING("", heard(c, 0));
 }
 
@@ -1365,7 +1365,7 @@ void test_a_registration_that_fails_is_undone(void)
     }
 }
 
-void test_whatever_makes_a_job_ready_wakes_who_sleeps(void)
+void test_every_way_to_make_a_job_ready_notifies_waiters(void)
 {
     fill("q", 3);
     kit_claim(b, "q", 3, jobs);

@@ -80,7 +80,7 @@ void test_a_plain_table_is_taken(void)
     must_open(&s);
 }
 
-void test_what_is_not_there_is_named(void)
+void test_a_missing_schema_table_or_column_is_named(void)
 {
     static const char *const nope[] = {"nope"};
     pgw_table_spec s = described("article");
@@ -95,7 +95,7 @@ void test_what_is_not_there_is_named(void)
     must_refuse(&s, PGW_ENOTFOUND, "there is no such table");
 }
 
-void test_what_is_no_table_is_named(void)
+void test_a_relation_that_is_not_a_table_is_named(void)
 {
     static const struct {
         const char *name, *words;
@@ -167,7 +167,7 @@ void test_only_a_full_unique_key_will_do(void)
     must_open(&s);
 }
 
-void test_an_invalid_unique_index_is_no_key(void)
+void test_an_invalid_unique_index_is_refused_as_a_key(void)
 {
     const pgw_table_spec s = described("t");
 
@@ -194,7 +194,7 @@ void test_a_not_null_that_is_not_valid_is_none(void)
 }
 
 /* As PRIMARY KEY (id WITHOUT OVERLAPS) of PostgreSQL 18 would have it: compared by &&. */
-void test_a_unique_index_that_is_no_btree_is_no_key(void)
+void test_a_unique_index_that_is_not_a_btree_is_refused_as_a_key(void)
 {
     const pgw_table_spec s = described("t");
 
@@ -206,7 +206,7 @@ void test_a_unique_index_that_is_no_btree_is_no_key(void)
 }
 
 /* The server itself finds no operator for it, nor for a domain over such a domain. */
-void test_a_domain_over_an_enum_is_no_key(void)
+void test_a_domain_over_an_enum_is_refused_as_a_key(void)
 {
     const pgw_table_spec s = described("t");
 
@@ -267,7 +267,7 @@ void test_roles_want_their_types(void)
     must_refuse(&s, PGW_EINVAL, "`spec->locked_by` is NULL");
 }
 
-void test_a_role_without_rights_is_told(void)
+void test_a_role_without_rights_is_reported(void)
 {
     pgw_table_spec s = described("t");
 
@@ -391,7 +391,7 @@ void test_another_description_has_indexes_of_its_own(void)
         1, pgtemp_number("SELECT count(*) FROM pg_class WHERE relname LIKE 't_pgwork_holder_%'"));
 }
 
-/* Their names begin alike, as far as there is room for them in the name of an index. */
+/* Their names begin alike, as far as they fit into the name of an index. */
 void test_tables_with_long_names_have_indexes_of_their_own(void)
 {
     char name[64], sql[200];
@@ -413,7 +413,7 @@ void test_tables_with_long_names_have_indexes_of_their_own(void)
 }
 
 /* Good for claims, and no condition for an index. */
-void test_a_claimable_that_no_index_can_have_is_told_so(void)
+void test_a_claimable_that_no_index_can_have_is_refused(void)
 {
     static const char *const fragments[] = {"t.reviewed IS NULL", "reviewed < pg_catalog.now()",
                                             "reviewed = (SELECT max(reviewed) FROM article)",
@@ -473,7 +473,7 @@ void test_init_is_not_for_transactions(void)
 }
 
 /* The other one may be at an index of hours. */
-void test_who_waits_in_vain_for_another_process_is_told(void)
+void test_a_wait_for_another_process_that_is_in_vain_is_reported(void)
 {
     pgw_table_spec s = leased("t");
     pgw_table *t;

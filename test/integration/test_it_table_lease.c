@@ -173,7 +173,7 @@ void test_nothing_free_is_empty(void)
     TEST_ASSERT_NULL(rows);
 }
 
-void test_who_asks_again_gets_the_same_rows_first(void)
+void test_a_holder_that_claims_again_gets_its_own_rows_first(void)
 {
     pgw_rows *first, *again;
 
@@ -633,7 +633,7 @@ static void must_have_nocase(void)
 
 /* To the column 'a' and 'A' are one, to the index they are two: what names a row would name both,
  * and a claim of one take the other from its holder. */
-void test_an_index_by_another_collation_than_its_columns_is_no_key(void)
+void test_an_index_by_another_collation_than_its_columns_is_refused_as_a_key(void)
 {
     const pgw_table_spec s = spec_of(by_id, 1);
     pgw_rows *rows;
@@ -797,7 +797,7 @@ void test_a_finish_at_the_end_of_the_versions_begins_again(void)
     pgw_rows_free(rows);
 }
 
-void test_a_trigger_that_keeps_a_row_from_being_written_is_told_apart(void)
+void test_a_trigger_that_prevents_a_write_is_distinguished_from_a_conflict(void)
 {
     pgw_row_ref refs[2];
     pgw_rows *rows;
@@ -1035,7 +1035,7 @@ void test_a_row_that_gets_another_key_meanwhile_is_for_the_next_claim(int articl
 /* But what it has leased it tells. */
 TEST_CASE(1)
 TEST_CASE(2)
-void test_a_row_that_is_written_meanwhile_is_claimed_and_told(int articles_count)
+void test_a_row_that_is_written_meanwhile_is_claimed_and_returned(int articles_count)
 {
     TEST_ASSERT_EQUAL_STRING("PGW_OK",
                              pgw_status_name(claim_beside(articles_count, "UPDATE t SET a = 7")));

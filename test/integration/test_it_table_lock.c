@@ -190,7 +190,7 @@ void test_the_callback_form_does_not_leave_an_armed_transaction_open(bool uses, 
     TEST_ASSERT_EQUAL_INT64(0, pgtemp_number("SELECT sum(n) FROM t"));
 }
 
-void test_what_can_be_repeated_is_repeated_up_to_a_bound(void)
+void test_a_transaction_that_can_be_repeated_is_repeated_up_to_a_bound(void)
 {
     pgw_status told = PGW_ERETRY;
 
@@ -216,7 +216,7 @@ static pgw_table_lock_opts locking(const char *where)
     return o;
 }
 
-void test_rows_are_locked_and_told_in_the_order_of_their_keys(void)
+void test_rows_are_locked_and_returned_in_the_order_of_their_keys(void)
 {
     const char *const keys[] = {"9", "r99", "0", "r1", "3", "r30", "0", "r1", "7", "nobody"};
     pgw_table_lock_opts o = locking(NULL);
@@ -345,7 +345,7 @@ void test_a_timeout_leaves_no_trace(void)
 }
 
 /* Nothing was sent that could fail, so the transaction goes on, as it was before. */
-void test_nor_does_one_of_a_statement_that_was_never_sent(void)
+void test_a_statement_that_was_never_sent_does_not_fail_the_transaction(void)
 {
     static char where[1100000];
     const char *const was = "7s";

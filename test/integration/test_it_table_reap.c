@@ -337,7 +337,7 @@ void test_rows_that_cannot_be_freed_do_not_stand_in_the_way(int batch)
 }
 
 /* Nor does anybody look for it for long: then rows are taken by themselves, some of them. */
-void test_rows_are_not_looked_for_as_long_as_it_takes(void)
+void test_the_search_for_rows_is_bounded(void)
 {
     int64_t freed;
 

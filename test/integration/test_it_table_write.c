@@ -119,7 +119,7 @@ void test_a_number_at_the_end_of_its_type_begins_again(void)
     }
 }
 
-void test_a_conflict_and_a_missing_row_are_told_apart(void)
+void test_a_conflict_and_a_missing_row_are_distinguished(void)
 {
     static const char *const nobody[] = {"nobody"};
     pgw_rows *rows = got(t), *none = (pgw_rows *)&none;
@@ -137,7 +137,7 @@ void test_a_conflict_and_a_missing_row_are_told_apart(void)
     pgw_rows_free(rows);
 }
 
-void test_what_may_not_be_written_is_named(void)
+void test_a_column_that_may_not_be_written_is_named(void)
 {
     static const struct {
         const char *column, *words;
@@ -369,7 +369,7 @@ void test_an_error_of_the_function_ends_it_whichever_it_is(void)
     TEST_ASSERT_EQUAL_INT64(0, pgtemp_number("SELECT n FROM counter"));
 }
 
-void test_what_the_function_says_beside_ok_is_returned_with_its_write(void)
+void test_an_outcome_of_the_function_is_returned_with_its_write(void)
 {
     pgw_status said = PGW_OUTCOME_EXISTS;
 
@@ -397,7 +397,7 @@ void test_process_starts_over_and_gives_up_after_a_bound(void)
 }
 
 /* Not by others: the table was altered since it was opened. */
-void test_a_version_that_is_null_is_told_so(void)
+void test_a_version_that_is_null_is_refused(void)
 {
     pgtemp_exec("ALTER TABLE counter ALTER v DROP NOT NULL; UPDATE counter SET v = NULL");
     calls = 0;
@@ -475,7 +475,7 @@ void test_a_row_that_a_policy_keeps_as_it_is_was_not_written_by_others(void)
     pgw_table_free(mine);
 }
 
-void test_what_a_policy_refuses_is_not_blamed_on_the_roles_of_pgwork(void)
+void test_a_write_that_a_policy_refuses_is_not_blamed_on_the_roles_of_pgwork(void)
 {
     pgw_table *mine;
 
@@ -540,7 +540,7 @@ void test_the_next_version_is_that_which_triggers_after_the_update_leave(void)
     }
 }
 
-void test_in_a_transaction_the_next_version_is_told_and_nothing_is_committed(void)
+void test_in_a_transaction_the_next_version_is_returned_and_nothing_is_committed(void)
 {
     char next[PGW_ROW_VERSION_SIZE];
     pgw_table *traced;
@@ -560,7 +560,7 @@ void test_in_a_transaction_the_next_version_is_told_and_nothing_is_committed(voi
     pgw_table_free(traced);
 }
 
-void test_no_next_version_is_told_where_a_deferred_trigger_may_change_it(void)
+void test_no_next_version_is_returned_where_a_deferred_trigger_may_change_it(void)
 {
     char next[PGW_ROW_VERSION_SIZE] = "old";
     pgw_table *traced;
@@ -687,7 +687,7 @@ static pgw_status add_one_and_cut(pgw_edit *e, void *arg)
     return st;
 }
 
-void test_a_lost_answer_is_looked_up_and_nothing_is_applied_twice(void)
+void test_after_a_lost_answer_nothing_is_applied_twice(void)
 {
     static const char messages[] = "12TDCZ"; /* of the answer to a write, in their order */
     long sum = 0;
@@ -744,7 +744,7 @@ static void told(pgw *handle, pgw_status st, void *arg)
     *(pgw_status *)arg = st;
 }
 
-void test_a_row_that_is_not_there_is_told_so_without_blocking(void)
+void test_a_missing_row_is_reported_without_blocking(void)
 {
     const char *const none[] = {"none"};
     pgw_status st = PGW_OUTCOME_AGAIN;
@@ -801,7 +801,7 @@ void test_no_increment_of_16_processes_is_lost(void)
     TEST_ASSERT_EQUAL_INT64(WRITERS * INCREMENTS, pgtemp_number("SELECT v FROM counter"));
 }
 
-void test_nor_when_sessions_are_ended_all_the_while(void)
+void test_no_write_is_lost_while_sessions_are_ended(void)
 {
     int ended = 0;
 

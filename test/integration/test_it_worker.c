@@ -271,15 +271,15 @@ void test_several_processes_share_the_work(void)
 
 /* ---- who sleeps ---- */
 
-void test_a_sleeping_worker_is_woken(void)
+void test_a_waiting_worker_is_woken_up(void)
 {
     int i;
 
     set("worker.until_empty", "off");
-    set("poll.max_ms", "3600000"); /* nobody lives to see the next look: a notification must come */
+    set("poll.max_ms", "3600000"); /* no poll within the test: a notification must come */
     start(noop);
     await_registered();
-    nap(50); /* the look after the sign */
+    nap(50); /* the claim after the registration */
     for (i = 1; i <= 20; i++) {
         only_job();
         await(&called, i);
@@ -289,7 +289,7 @@ void test_a_sleeping_worker_is_woken(void)
     all_done_once(20);
 }
 
-/* Who enqueued it saw no sign, and the look after the sign did not see it. */
+/* The producer saw no waiter, and the claim after the registration did not see the job. */
 void test_a_job_enqueued_before_and_committed_after_the_registration_is_found(void)
 {
     PGconn *open = pgtemp_connect();
@@ -310,16 +310,16 @@ void test_a_job_enqueued_before_and_committed_after_the_registration_is_found(vo
     TEST_ASSERT_EQUAL_INT64(1, finish(PGW_OK).completed);
 }
 
-void test_a_sleeper_that_lost_its_session_sleeps_on_in_another(void)
+void test_a_waiter_that_lost_its_session_registers_again_in_another(void)
 {
     set("worker.until_empty", "off");
     set("poll.max_ms", "3600000");
-    set("application_name", "sleeper");
+    set("application_name", "waiter");
     start(noop);
     await_registered();
     nap(50);
     pgtemp_exec("SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE "
-                "application_name = 'sleeper'");
+                "application_name = 'waiter'");
     await_registered();
     await_reconnects(2); /* the session that extends leases, too */
     nap(50);
@@ -367,7 +367,7 @@ void test_a_queue_that_is_not_there_is_missed_once_by_who_only_polls(void)
 void test_a_queue_younger_than_the_worker_is_missed_once_and_wakes_it_too(void)
 {
     set("poll.max_ms", "50");
-    start_astray(); /* with a sign that speaks of no queue */
+    start_astray(); /* registered before the queue exists */
     only_job();
     await(&called, 1);
     /* a drop before would take its result along */
@@ -375,7 +375,7 @@ void test_a_queue_younger_than_the_worker_is_missed_once_and_wakes_it_too(void)
     await_registered();
     must(pgw_queue_drop(h, queue, true));
     only_job();
-    await(&called, 2); /* by a look; then it hangs out another one */
+    await(&called, 2); /* by polling; then it registers again */
     await_registered();
     pgw_stop_notify(stop);
     TEST_ASSERT_EQUAL_INT64(2, finish(PGW_OK).completed);
@@ -468,7 +468,7 @@ static pgw_verdict locked_and_released(pgw_task *task, void *arg)
 }
 
 /* It has to be seen that it is a lock, before the call is over. */
-void test_others_are_told_beside_a_locked_one_however_short_calls_are(void)
+void test_other_results_are_sent_beside_a_locked_one_however_short_calls_are(void)
 {
     locker = pgtemp_connect();
     for (int i = 0; i < 5; i++) only_job(); /* jobs of one call would share a row */
@@ -659,8 +659,8 @@ void test_the_longest_snooze_is_ten_years(void)
                                    of_job(id, "extract(day FROM run_at - clock_timestamp())"));
 }
 
-/* The first one's job is handed back by an operator, and comes again. */
-static pgw_verdict handed_back(pgw_task *task, void *arg)
+/* An operator requeues the job of the first one, and it is claimed again. */
+static pgw_verdict requeued_by_an_operator(pgw_task *task, void *arg)
 {
     pgw_ref ref = pgw_job_ref(pgw_task_job(task));
     struct pollfd fd = {pgw_task_fd(task), POLLIN, 0};
@@ -682,7 +682,7 @@ static pgw_verdict handed_back(pgw_task *task, void *arg)
     return PGW_VERDICT_DONE;
 }
 
-void test_who_has_lost_a_job_to_its_own_worker_is_told(void)
+void test_a_handler_that_lost_its_job_to_its_own_worker_is_signalled(void)
 {
     pgw_worker_stats s;
 
@@ -690,7 +690,7 @@ void test_who_has_lost_a_job_to_its_own_worker_is_told(void)
     set("worker.lease_ms", "5000");
     set("worker.max_jobs", "2");
     set("poll.max_ms", "20"); /* it comes again before a beat */
-    s = run(handed_back, PGW_OK);
+    s = run(requeued_by_an_operator, PGW_OK);
     TEST_ASSERT_EQUAL_INT(PGW_SIGNAL_LOST, atomic_load(&seen)); /* and nothing to the second one */
     TEST_ASSERT_EQUAL_INT64(1, s.completed);
     TEST_ASSERT_EQUAL_INT64(1, s.refused);
@@ -744,7 +744,7 @@ void test_a_cancel_of_a_prefetched_job_ends_it_unseen(void)
     TEST_ASSERT_EQUAL_STRING("cancelled", state_of(waiting));
 }
 
-void test_a_timeout_is_told(void)
+void test_a_timeout_is_reported(void)
 {
     const int64_t id = only_job();
 
@@ -767,7 +767,7 @@ static pgw_verdict until_lost(pgw_task *task, void *arg)
     return PGW_VERDICT_DONE;
 }
 
-void test_who_ignores_the_timeout_loses_the_job(void)
+void test_a_handler_that_ignores_the_timeout_loses_its_job(void)
 {
     const int64_t id = only_job();
     pgw_worker_stats s;

@@ -18,7 +18,7 @@ BEGIN {
         "void work(const char *what); void render(void); void send_mailing(int number, int64_t fence);\n"
     names = "pgw *h, pgw_conf *conf, PGconn *conn, pgw_stop *stop, pgw_status st, pgw_batch *batch, " \
         "const pgw_job *job, pgw_ref ref, pgw_table *t, pgw_rows *rows, pgw_token token, " \
-        "pgw_lock *lock, pgw_tick *tick, int64_t id, int64_t n, int64_t next_ms"
+        "pgw_lock *lock, pgw_tick *tick, pgw_worker *w, int64_t id, int64_t n, int64_t next_ms"
 }
 
 function complain(text) { print FILENAME ":" FNR ": " text; bad = 1 }

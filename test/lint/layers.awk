@@ -27,7 +27,7 @@ BEGIN {
     module_in("pq", "pq")
     module_in("call", "ask check")
     module_in("admin", "doctor migrate watch")
-    module_in("coord", "cron lock sema")
+    module_in("coord", "cron lock rate sema")
     module_in("queue", "bulk group job load queue reap")
     module_in("table", "table")
     module_in("handle", "handle txn")

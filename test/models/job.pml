@@ -74,7 +74,7 @@ inline requeue(to)
     bits = 0; expired = 0; owner = 0
 }
 
-#ifdef MUT_NO_ROW_LOCK /* SKIP LOCKED and the second look at the row are left out */
+#ifdef MUT_NO_ROW_LOCK /* SKIP LOCKED and the second check of the row are left out */
 #define FREE true
 #define OPEN(w) true
 #else

@@ -62,7 +62,7 @@
 #else
 #define SEEN(p) READY(p)
 #endif
-#ifdef MUT_BACK_UNNOTICED /* a look back that begins anew and comes as far as the last one */
+#ifdef MUT_BACK_UNNOTICED /* a search that begins again and ends where the last one did */
 #define BACK_DONE(q) (n_back_mark[q] == back_mark[q] && n_back_floor[q] == back_floor[q])
 #else
 #define BACK_DONE(q) (n_back_mark[q] == NONE && back_mark[q] == NONE)
@@ -426,7 +426,7 @@ end:
                 fi;
                 d_step { /* _tick_queue() */
                     n_back_mark[q] = back_mark[q]; n_back_floor[q] = back_floor[q]; n_floor[q] = floor[q];
-#ifndef MUT_NO_LOOK_BACK
+#ifndef MUT_NO_SEARCH_BACK
                     if
                     :: since != NONE && version[q] > since ->
                         marks_at(q, since);
@@ -486,7 +486,7 @@ end:
                         fi; p++
                     :: else -> break
                     od; p = 0; before_m = 0;
-#ifdef MUT_BACK_ONCE /* the look back ends with its first piece */
+#ifdef MUT_BACK_ONCE /* the search back ends with its first piece */
                     n_back_mark[q] = NONE; n_back_floor[q] = NONE;
 #endif
                     if

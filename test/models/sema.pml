@@ -196,7 +196,7 @@ again: atomic { PASS_GATE };
           :: atomic { turn == 0 -> skip };
 #ifndef MUT_NO_PAST
              past++; shared = 1;
-#ifndef MUT_LOOK_ONCE
+#ifndef MUT_READ_ONCE
              if :: atomic { turn != 0 -> hint = 1 } :: atomic { turn == 0 -> skip } fi
 #else
              skip

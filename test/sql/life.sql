@@ -31,7 +31,7 @@ SELECT pg_temp.is(:attempt = 1 AND :'lease', 'it is claimed under a lease');
 SELECT pg_temp.is(count(*) = 0, 'nobody else gets it') FROM pgwork.claim(ARRAY[:'q'], 10, 'worker two');
 SELECT pg_temp.is(status = 'ok', 'its lease is extended') FROM pgwork.extend(:'q', ARRAY[:id], ARRAY[:'token'::uuid], 100);
 SELECT FROM pg_sleep(0.12) \gset
-SELECT pg_temp.is(returned = 1 AND died = 0, 'an expired lease is taken back') FROM pgwork.reap(:'q');
+SELECT pg_temp.is(returned = 1 AND died = 0, 'a job of an expired lease is requeued') FROM pgwork.reap(:'q');
 SELECT pg_temp.is(status = 'stale', 'the late worker is refused') FROM pgwork.complete(:'q', ARRAY[:id], ARRAY[:'token'::uuid]);
 
 -- Another one fails; the job waits for its retry.
@@ -50,7 +50,7 @@ SELECT pg_temp.is(count(*) = 0, 'its holder gives it up') FROM pgwork.fail(:'q',
 SELECT pg_temp.is(state = 'dead' AND attempt = 3 AND error = 'no such address', 'it is a dead letter') FROM pgwork.job WHERE queue = :'q';
 SELECT pg_temp.is(pgwork.redrive(:'q', ARRAY[:id]) = 1, 'it is driven back');
 
--- Handed back unstarted, claimed again, done. Its result is kept as long as the queue says.
+-- Released unstarted, claimed again, done. Its output is kept as long as the queue says.
 
 SELECT pgwork.queue_set(:'q', retention_ms => 50) AS done \gset
 SELECT token, attempt AS before FROM pgwork.claim(ARRAY[:'q'], 1, 'worker one') \gset

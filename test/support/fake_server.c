@@ -19,7 +19,8 @@
 
 struct pgw_job {
     int64_t id;
-    char queue[32], error[512], output[128];
+    char queue[32], error[512], output[128], kind[32], meta[64];
+    int64_t delay_ms; /* until it comes back, as its last finishing verb said */
     int64_t lease_ms, lease_until_us;
     uint64_t token;
     int claim;
@@ -123,6 +124,33 @@ void fake_jobs(const char *queue, int n, int64_t lease_ms)
     pthread_mutex_unlock(&srv.lock);
 }
 
+void fake_kind(int64_t first, int64_t last, const char *kind, const char *meta)
+{
+    pthread_mutex_lock(&srv.lock);
+    for (int64_t id = first; id <= last; id++) {
+        snprintf(srv.jobs[id].kind, sizeof(srv.jobs[id].kind), "%s", kind);
+        snprintf(srv.jobs[id].meta, sizeof(srv.jobs[id].meta), "%s", meta != NULL ? meta : "");
+    }
+    pthread_mutex_unlock(&srv.lock);
+}
+
+static void fake_delays(const pgw_ref *refs, size_t n, int64_t delay_ms)
+{
+    pthread_mutex_lock(&srv.lock);
+    for (size_t i = 0; i < n; i++) srv.jobs[refs[i].id].delay_ms = delay_ms;
+    pthread_mutex_unlock(&srv.lock);
+}
+
+int64_t fake_delay_of(int64_t id)
+{
+    int64_t delay_ms;
+
+    pthread_mutex_lock(&srv.lock);
+    delay_ms = srv.jobs[id].delay_ms;
+    pthread_mutex_unlock(&srv.lock);
+    return delay_ms;
+}
+
 void fake_stalls(int64_t id, pgw_status st, int times)
 {
     pthread_mutex_lock(&srv.lock);
@@ -186,7 +214,15 @@ void fake_quarantine(int64_t id)
     srv.jobs[id].quarantined = true;
 }
 
-void fake_hands_back(int64_t id)
+void fake_retries(int64_t id)
+{
+    pthread_mutex_lock(&srv.lock);
+    srv.jobs[id].state = FAKE_READY;
+    if (id < srv.first_ready) srv.first_ready = id;
+    pthread_mutex_unlock(&srv.lock);
+}
+
+void fake_requeues(int64_t id)
 {
     pthread_mutex_lock(&srv.lock);
     srv.jobs[id].state = FAKE_READY;
@@ -265,7 +301,12 @@ fake_state fake_state_of(int64_t id)
 
 int fake_attempt_of(int64_t id)
 {
-    return srv.jobs[id].attempt;
+    int attempt;
+
+    pthread_mutex_lock(&srv.lock);
+    attempt = srv.jobs[id].attempt;
+    pthread_mutex_unlock(&srv.lock);
+    return attempt;
 }
 
 int fake_finishes_of(int64_t id)
@@ -388,6 +429,7 @@ pgw_status pgw_complete(pgw *h, const char *queue, pgw_ref *refs, size_t n,
 
 pgw_status pgw_fail(pgw *h, const char *queue, pgw_ref *refs, size_t n, const pgw_fail_opts *opts)
 {
+    fake_delays(refs, n, opts->retry_ms);
     return fake_finish(h, FAKE_FAIL, queue, refs, NULL, n, opts->dead ? FAKE_DEAD : FAKE_LATER,
                        opts->error);
 }
@@ -395,8 +437,14 @@ pgw_status pgw_fail(pgw *h, const char *queue, pgw_ref *refs, size_t n, const pg
 pgw_status pgw_snooze(pgw *h, const char *queue, pgw_ref *refs, size_t n,
                       const pgw_snooze_opts *opts)
 {
-    (void)opts;
+    fake_delays(refs, n, opts->delay_ms);
     return fake_finish(h, FAKE_SNOOZE, queue, refs, NULL, n, FAKE_LATER, NULL);
+}
+
+pgw_status pgw_hold(pgw *h, const char *queue, pgw_ref *refs, size_t n, const pgw_hold_opts *opts)
+{
+    (void)opts;
+    return fake_finish(h, FAKE_HOLD, queue, refs, NULL, n, FAKE_LATER, NULL);
 }
 
 pgw_status pgw_release(pgw *h, const char *queue, pgw_ref *refs, size_t n)
@@ -554,7 +602,7 @@ pgw_status pgw_complete_and_claim(pgw *h, pgw_ref *refs, size_t n, const pgw_cla
     st = fake_claim(o, batch);
     pthread_mutex_unlock(&srv.lock);
     if (after == PGW_OK) return st;
-    pgw_batch_free(*batch); /* it came, and there was no room for it here */
+    pgw_batch_free(*batch); /* it came, and there was no memory for it here */
     *batch = NULL;
     return fake_say(h, after, "the test wants it so", "");
 }
@@ -594,6 +642,14 @@ pgw_ref pgw_job_ref(const pgw_job *j)
 const char *pgw_job_queue(const pgw_job *j)
 {
     return j->queue;
+}
+const char *pgw_job_kind(const pgw_job *j)
+{
+    return j->kind;
+}
+const char *pgw_job_meta(const pgw_job *j)
+{
+    return j->meta[0] != '\0' ? j->meta : NULL;
 }
 int pgw_job_attempt(const pgw_job *j)
 {

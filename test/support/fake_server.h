@@ -13,6 +13,7 @@ typedef enum fake_verb {
     FAKE_COMPLETE,
     FAKE_FAIL,
     FAKE_SNOOZE,
+    FAKE_HOLD,
     FAKE_RELEASE,
     FAKE_EXTEND,
     FAKE_OPEN,
@@ -32,13 +33,17 @@ typedef enum fake_state {
 pgw *fake_open(const pgw_conf *conf);
 void fake_reset(void);                                      /* no jobs, nothing fails */
 void fake_jobs(const char *queue, int n, int64_t lease_ms); /* ids go on from the last one's */
-void fake_max_attempts(int n);                              /* of every job; 0: many */
+/* What jobs from an id to another one have; NULL: no meta. */
+void fake_kind(int64_t first, int64_t last, const char *kind, const char *meta);
+int64_t fake_delay_of(int64_t id); /* as its last failure or snooze said */
+void fake_max_attempts(int n);     /* of every job; 0: many */
 /* The next `times` calls of a verb answer `st`; with `applied`, after having done their work. */
 void fake_fails(fake_verb verb, pgw_status st, int times, int applied);
 void fake_turns_read_only(void);         /* that is why they fail */
 void fake_takes_away(int64_t id);        /* another claim has the job now */
 void fake_quarantine(int64_t id);        /* it may have killed who had it last */
-void fake_hands_back(int64_t id);        /* an operator does: any claim may have it */
+void fake_retries(int64_t id);           /* its time has come: it is ready */
+void fake_requeues(int64_t id);          /* an operator does: any claim may have it */
 void fake_on_complete(void (*fn)(void)); /* called when a completion comes in, before it is done */
 void fake_locks(int64_t id, int times);  /* so many extends find the job locked */
 void fake_hangs(bool hangs);             /* no extend is answered meanwhile */

@@ -38,7 +38,7 @@ pg_as() (
     exec su "$pg_u" -s /bin/sh -c 'exec "$@"' -- sh "$@"
 )
 
-# A fresh directory for a server. A socket's path has room for 107 bytes, stands in a connection string
+# A fresh directory for a server. A socket's path has 107 bytes at most, stands in a connection string
 # without quotes, and the server's user must reach it, hence /tmp where TMPDIR will not do.
 pg_mkdir() {
     pg_tmp=${TMPDIR:-/tmp}

@@ -33,12 +33,15 @@ void wire_break_tls(wire *w, int n);
 
 typedef enum wire_deed {
     WIRE_PASS,   /* insert, then go on */
+    WIRE_DELAY,  /* insert, and go on after 20 ms */
     WIRE_SILENT, /* insert, then pass nothing from the server any more on this connection */
     WIRE_CUT     /* insert, then hang up on both sides */
 } wire_deed;
 
+#define WIRE_ANY '*'
+
 /* At the n-th message of this type (1: the next) that a server sends: insert `messages` (copied)
- * before it and do the deed. One order at a time; a new one replaces it. */
+ * before it and do the deed. One order at a time; a new one replaces it; of type 0: none. */
 void wire_at(wire *w, char type, int n, const char *messages, size_t size, wire_deed deed);
 
 /* A message to insert, in a static buffer: 'E' error or 'N' notice. */

@@ -192,7 +192,13 @@ void test_each_field_of_a_job(void)
     REFUSED(PGW_EINVAL, "`job.delay_ms` is set together with run_at_us", job.delay_ms = 1;
             job.run_at_us = 1);
     REFUSED(PGW_EINVAL, "`job.max_attempts` is 1001", job.max_attempts = 1001);
-    REFUSED(PGW_EINVAL, "`job.max_attempts` is -1", job.max_attempts = -1);
+    REFUSED(PGW_EINVAL,
+            "`job.max_attempts` is 0: allowed is 1 .. 1000, PGW_UNLIMITED or PGW_DEFAULT",
+            job.max_attempts = 0);
+    REFUSED(PGW_EINVAL, "`job.meta.timeout_ms` is not a number of milliseconds: allowed is 1 ..",
+            job.meta = "{\"timeout_ms\": \"1\"}");
+    REFUSED(PGW_EINVAL, "`job.meta.timeout_ms`", job.meta = "{\"timeout_ms\": 0}");
+    REFUSED(PGW_EINVAL, "`job.meta.timeout_ms`", job.meta = "{\"timeout_ms\": 2592000001}");
     REFUSED(PGW_EINVAL, "`job.lease_ms` is 99", job.lease_ms = 99);
     REFUSED(PGW_EINVAL, "`job.tags_count` is 33", job.tags = tags; job.tags_count = 33);
     REFUSED(PGW_EINVAL, "`job.tags` is NULL", job.tags_count = 1);
@@ -201,7 +207,7 @@ void test_each_field_of_a_job(void)
     REFUSED(PGW_EINVAL, "`job.key` is empty", job.key = "");
     REFUSED(PGW_EINVAL, "`job.key` is longer than 255 bytes", job.key = letters(256));
     REFUSED(PGW_EINVAL, "`job.key_scope` is 3", job.key = "k"; job.key_scope = (pgw_key_scope)3);
-    REFUSED(PGW_EINVAL, "`job.key_policy` is 3", job.key = "k"; job.key_policy = (pgw_key_policy)3);
+    REFUSED(PGW_EINVAL, "`job.key_policy` is 4", job.key = "k"; job.key_policy = (pgw_key_policy)4);
     REFUSED(PGW_EINVAL, "`job.key_scope` is 3", job.key_scope = (pgw_key_scope)3); /* and no key */
     REFUSED(PGW_EINVAL, "`job.key_policy` is 7", job.key_policy = (pgw_key_policy)7);
     REFUSED(PGW_EINVAL, "`job.key_period_ms` is 0", job.key = "k";
@@ -209,6 +215,29 @@ void test_each_field_of_a_job(void)
     REFUSED(PGW_EINVAL, "`job.key_period_ms` is 5: allowed is 0 .. 0", job.key = "k";
             job.key_period_ms = 5);
     ACCEPTED(job.key = "k"; job.key_scope = PGW_KEY_SCOPE_PERIOD; job.key_period_ms = 1);
+}
+
+void test_what_a_taken_key_replaces(void)
+{
+    REFUSED(PGW_EINVAL, "`job.key_replace` is 1: allowed is 0 .. 0", job.key_replace = 1);
+    REFUSED(PGW_EINVAL, "`job.key_replace` is 16: allowed is 0 .. 15", job.key_replace = 16;
+            job.key_policy = PGW_KEY_POLICY_REPLACE);
+    ACCEPTED(job.key = "k"; job.key_policy = PGW_KEY_POLICY_REPLACE;
+             job.key_replace = PGW_KEY_REPLACE_PRIORITY | PGW_KEY_REPLACE_TIME);
+}
+
+#define DEBOUNCE job.key = "k", job.key_policy = PGW_KEY_POLICY_DELAY, job.delay_ms = 9
+
+void test_a_debounce_has_a_delay_and_a_latest_time(void)
+{
+    ACCEPTED(DEBOUNCE; job.key_period_ms = 9);
+    ACCEPTED(DEBOUNCE; job.key_period_ms = 9; job.delay_ms = 0; job.run_at_us = 5);
+    REFUSED(PGW_EINVAL, "`job.key_period_ms` is 0: allowed is 1 .. 31536000000", DEBOUNCE);
+    REFUSED(PGW_EINVAL, "`job.delay_ms` is 9: allowed is 1 .. 8", DEBOUNCE; job.key_period_ms = 8);
+    REFUSED(PGW_EINVAL, "`job.delay_ms` is 0: allowed is 1 .. 9", DEBOUNCE; job.key_period_ms = 9;
+            job.delay_ms = 0);
+    REFUSED(PGW_EINVAL, "PGW_KEY_SCOPE_READY with PGW_KEY_POLICY_DELAY", DEBOUNCE;
+            job.key_period_ms = 9; job.key_scope = PGW_KEY_SCOPE_PERIOD);
 }
 
 void test_group_expiry_and_meta_of_a_job(void)
@@ -221,6 +250,10 @@ void test_group_expiry_and_meta_of_a_job(void)
     REFUSED(PGW_EINVAL, "`job.group` is empty", job.group = "");
     REFUSED(PGW_EINVAL, "`job.group` is longer than 255 bytes", job.group = letters(256));
     REFUSED(PGW_EINVAL, "`job.expires_us` is -1", job.expires_us = -1);
+    REFUSED(PGW_EINVAL, "`job.ttl_ms` is 0: allowed is 1 .. 315360000000", job.ttl_ms = 0);
+    REFUSED(PGW_EINVAL, "`job.ttl_ms` is set together with expires_us: allowed is one of the two",
+            job.ttl_ms = 1;
+            job.expires_us = 1);
     REFUSED(PGW_EINVAL, "`job.meta` is not JSON (line 1, column 2)", job.meta = "{");
     REFUSED(PGW_EINVAL, "`job.meta` is not an object: allowed is a JSON object", job.meta = "[{}]");
     REFUSED(PGW_ELIMIT, "`job.meta` has 7 bytes: allowed are up to 5", job.payload = payload;

@@ -115,7 +115,7 @@ void test_a_signal_does_not_end_a_wait(void)
     TEST_ASSERT_GREATER_THAN_INT(0, rung);
 }
 
-void test_a_wait_tells_what_is_ready_and_does_not_go_on(void)
+void test_a_wait_returns_what_is_ready_and_does_not_continue(void)
 {
     struct pollfd p = {-1, POLLIN, 0};
     int fd[2];

@@ -151,7 +151,7 @@ static int stop_at_third(const pgw_property *p, void *arg)
     return ++*n == 3 ? 33 : 0;
 }
 
-void test_each_ends_when_told(void)
+void test_each_ends_when_the_callback_returns_non_zero(void)
 {
     int n = 0;
 
@@ -327,7 +327,7 @@ void test_values_are_copied(void)
 
 /* ---- names ---- */
 
-void test_names_that_are_no_property(void)
+void test_unknown_names_of_properties_are_refused(void)
 {
     static const char *const bad[] = {"",       "DSN",        "dsn ",        "lease.ms",
                                       "worker", "poll.max_m", "poll.max_mss"};
@@ -373,7 +373,7 @@ static int look_for_secret(const pgw_property *p, void *arg)
     return 0;
 }
 
-void test_the_connection_string_is_never_listed_nor_told_in_errors(void)
+void test_the_connection_string_is_never_listed_nor_shown_in_errors(void)
 {
     char bad[] = SECRET "\xff";
 

@@ -43,7 +43,8 @@ static void see_defaults(const pgw__call *call)
     TEST_ASSERT_EQUAL_INT64(60000, p[14].v.i);
     TEST_ASSERT_EQUAL_INT64(0, p[15].v.i);
     TEST_ASSERT_EQUAL_INT64(300000, p[16].v.i);
-    TEST_ASSERT_EQUAL(PGW__END, p[17].type);
+    TEST_ASSERT_TRUE(p[17].null);
+    TEST_ASSERT_EQUAL(PGW__END, p[18].type);
 }
 
 void test_defaults(void)
@@ -65,7 +66,7 @@ static int see_time(int64_t at_us, const char *local, void *arg)
     return 0;
 }
 
-void test_what_is_refused_is_not_sent(void)
+void test_refused_arguments_are_not_sent(void)
 {
     pgw_cron_opts o = PGW_CRON_OPTS_INIT;
     pgw_job_spec job = PGW_JOB_SPEC_INIT;

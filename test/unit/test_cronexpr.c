@@ -114,7 +114,7 @@ void test_full_names_and_ranges_that_wrap_and_steps_from_a_number(void)
     TEST_ASSERT_FALSE(e.special);
 }
 
-void test_days_by_their_place_in_the_month(void)
+void test_days_by_their_position_in_the_month(void)
 {
     parse("0 0 L,15w,LW * *");
     TEST_ASSERT_EQUAL_HEX64(BITS(32, 33), e.day);
@@ -221,7 +221,7 @@ void test_a_value_out_of_its_range(void)
     refused("1-60 * * * *", "minute field, column 3: expected 0..59, got \"60\"");
 }
 
-void test_what_is_no_value(void)
+void test_invalid_values_of_a_field_are_refused_with_their_column(void)
 {
     refused("? * * * *", "minute field, column 1: expected * or 0..59, got \"?\"");
     refused("-5 * * * *", "minute field, column 1: expected * or 0..59, got \"-\"");

@@ -19,7 +19,7 @@ void test_number_and_string_of_the_version_agree(void)
     TEST_ASSERT_EQUAL_STRING(PGW_VERSION_STRING, text);
 }
 
-void test_the_library_tells_the_version_of_its_header(void)
+void test_the_library_returns_the_version_of_its_header(void)
 {
     TEST_ASSERT_EQUAL_STRING(PGW_VERSION_STRING, pgw_version());
 }

@@ -93,6 +93,8 @@ static void see_enqueue(const pgw__call *call)
     TEST_ASSERT_EQUAL_INT64(99, p[16].v.i);
     TEST_ASSERT_EQUAL(PGW__JSONB, p[17].type);
     TEST_ASSERT_EQUAL_STRING(" {}", p[17].v.p);
+    TEST_ASSERT_TRUE(p[18].null);
+    TEST_ASSERT_TRUE(p[19].null);
 }
 
 void test_enqueue_sends_what_is_given_and_null_for_the_rest(void)
@@ -116,6 +118,33 @@ void test_enqueue_sends_what_is_given_and_null_for_the_rest(void)
     TEST_ASSERT_EQUAL_INT64(42, id);
     TEST_ASSERT_EQUAL(PGW__SQL_JOB_ENQUEUE, fake.sql);
     TEST_ASSERT_EQUAL(PGW__WRITES, fake.flags);
+}
+
+static void see_debounce(const pgw__call *call)
+{
+    const pgw__param *p = call->params;
+    const char *const *replaced = p[19].v.p;
+
+    TEST_ASSERT_EQUAL_STRING("delay", p[12].v.p);
+    TEST_ASSERT_EQUAL_INT64(60000, p[13].v.i);
+    TEST_ASSERT_TRUE(p[16].null);
+    TEST_ASSERT_EQUAL_INT64(77, p[18].v.i);
+    TEST_ASSERT_EQUAL(2, p[19].n);
+    TEST_ASSERT_EQUAL_STRING("kind", replaced[0]);
+    TEST_ASSERT_EQUAL_STRING("time", replaced[1]);
+}
+
+void test_enqueue_sends_a_time_to_live_and_the_words_of_what_is_replaced(void)
+{
+    static const fake_cell answer[] = {F_INT(42), F_TEXT("replaced")};
+    pgw_job_spec job = PGW_JOB_SPEC_INIT;
+
+    job.key = "k", job.key_policy = PGW_KEY_POLICY_DELAY;
+    job.delay_ms = 250, job.key_period_ms = 60000, job.ttl_ms = 77;
+    job.key_replace = PGW_KEY_REPLACE_KIND | PGW_KEY_REPLACE_TIME;
+    fake.on_call = see_debounce;
+    FAKE_ROWS(answer, 2);
+    TEST_ASSERT_EQUAL(PGW_OUTCOME_REPLACED, pgw_enqueue(FAKE_H, "q", &job, NULL));
 }
 
 static void enqueue_is(pgw_status expected, const char *word)
@@ -161,7 +190,7 @@ static void see_many(const pgw__call *call)
     const pgw__param *p = call->params;
     const char *const *payloads = p[1].v.p, *const *kinds = p[2].v.p, *const *tags = p[9].v.p;
     const char *const *metas = p[17].v.p;
-    const int64_t *run_ats = p[5].v.p, *delays = p[6].v.p, *expires = p[16].v.p;
+    const int64_t *run_ats = p[5].v.p, *delays = p[6].v.p, *expires = p[16].v.p, *ttls = p[18].v.p;
     const int32_t *priorities = p[4].v.p;
 
     TEST_ASSERT_EQUAL(3, p[1].n);
@@ -190,6 +219,9 @@ static void see_many(const pgw__call *call)
     TEST_ASSERT_EQUAL(PGW__JSONB_ARRAY, p[17].type);
     TEST_ASSERT_NULL(metas[1]);
     TEST_ASSERT_EQUAL_STRING("{\"a\":1}", metas[2]);
+    TEST_ASSERT_EQUAL_INT64(0, ttls[1]);
+    TEST_ASSERT_EQUAL_INT64(6, ttls[2]);
+    TEST_ASSERT_TRUE_MESSAGE(p[19].null, "key_replace");
 }
 
 void test_many_jobs_go_as_columns(void)
@@ -204,7 +236,7 @@ void test_many_jobs_go_as_columns(void)
     jobs[1].payload = "[1]", jobs[1].run_at_us = 5, jobs[1].tags = tags1, jobs[1].tags_count = 2;
     jobs[1].expires_us = 9;
     jobs[2].kind = "b", jobs[2].delay_ms = 8, jobs[2].tags = tags2, jobs[2].tags_count = 1;
-    jobs[2].meta = "{\"a\":1}";
+    jobs[2].meta = "{\"a\":1}", jobs[2].ttl_ms = 6;
     fake.on_call = see_many;
     FAKE_ROWS(answer, 2);
     TEST_ASSERT_EQUAL(PGW_OUTCOME_EXISTS, pgw_enqueue_many(FAKE_H, "q", jobs, 3, results));
@@ -441,7 +473,7 @@ static void see_apart(const pgw__call *call)
     sent_apart = last->v.b;
 }
 
-void test_a_claim_asks_for_jobs_apart_only_when_it_is_told_to(void)
+void test_a_claim_asks_for_jobs_apart_only_with_that_option(void)
 {
     pgw_claim_opts o = claim_opts();
     pgw_batch *batch;
@@ -498,7 +530,7 @@ void test_a_claim_without_memory_keeps_nothing(void)
     oom_end();
 }
 
-void test_what_a_claim_refuses(void)
+void test_a_claim_refuses_invalid_arguments(void)
 {
     pgw_claim_opts o = claim_opts();
     const char *const bad[] = {"q", "a\nb"};
@@ -620,8 +652,8 @@ void test_a_job_enqueued_before_the_waiter_registered_is_found_without_waiting(v
     TEST_ASSERT_EQUAL(PGW__SQL_JOB_AWAKE, fake.sql);
 }
 
-/* 5, 20, 80, 320 and 500 ms, in case a transaction was open when the sign went up; then what is
- * left. */
+/* 5, 20, 80, 320 and 500 ms, in case a transaction was open when the waiter registered; then what
+ * is left. */
 void test_a_wait_ends_at_its_deadline(void)
 {
     pgw_claim_opts o = claim_opts();
@@ -780,7 +812,7 @@ void test_accepted_jobs_need_no_row(void)
     TEST_ASSERT_EQUAL_INT(5, fake.calls);
 }
 
-void test_refused_jobs_are_told_by_their_place(void)
+void test_refused_jobs_are_reported_by_their_index(void)
 {
     static const fake_cell answer[] = {F_INT(3), F_TEXT("gone"), F_INT(1), F_TEXT("stale")};
     pgw_ref refs[] = {ref(10), ref(11), ref(12)};
@@ -836,7 +868,7 @@ void test_an_extended_job_may_be_asked_to_stop(void)
     TEST_ASSERT_EQUAL(PGW__WRITES | PGW__RELAXED, fake.flags);
 }
 
-void test_what_another_transaction_holds_is_neither_extended_nor_refused(void)
+void test_a_job_locked_by_another_transaction_is_neither_extended_nor_refused(void)
 {
     static const fake_cell answer[] = {F_INT(1), F_TEXT("ok"),     F_INT(900),
                                        F_INT(2), F_TEXT("locked"), F_INT(900),
@@ -884,7 +916,7 @@ void test_an_errors_text_is_cut_and_mended_but_never_refused(void)
     TEST_ASSERT_EQUAL(7999, strlen(sent_error));
 }
 
-void test_what_the_finishing_verbs_refuse(void)
+void test_finishing_verbs_refuse_invalid_arguments(void)
 {
     pgw_ref refs[] = {ref(10)};
     const char *const bad_output[] = {"\xff"};
@@ -988,7 +1020,7 @@ void test_a_claim_that_was_misread_is_not_handed_over(void)
 }
 
 /* The answer comes when both are committed. */
-void test_verdicts_stand_though_there_is_no_memory_for_the_claim(void)
+void test_verdicts_count_although_memory_is_missing_for_the_claim(void)
 {
     static const fake_cell answer[] = {REFUSED_ROW(2, "stale"), JOB_ROW(5, F_NULL, F_NULL), F_NULL};
     static const fake_cell nonsense[] = {REFUSED_ROW(1, "?")};
@@ -1011,7 +1043,7 @@ void test_verdicts_stand_though_there_is_no_memory_for_the_claim(void)
     TEST_ASSERT_EQUAL(PGW_EUNKNOWN, refs[1].outcome);
 }
 
-void test_what_complete_and_claim_refuses(void)
+void test_complete_and_claim_refuses_invalid_arguments(void)
 {
     pgw_ref refs[] = {ref(10)};
     pgw_claim_opts o = claim_opts();
@@ -1056,7 +1088,7 @@ static int look(const pgw_job *job, void *arg)
     F_TEXT("q"), F_INT(1), F_TEXT("dead"), F_TEXT("k"), F_INT(0), F_INT(1), F_INT(1),             \
         F_TEXT("h:1"), F_INT(11), F_INT(12), F_INT(13), F_INT(14), F_TEXT("boom"), F_TEXT("key"), \
         F_NULL, F_TEXT("1"), F_INT(5), F_TEXT("{}"), F_TEXT("team"), F_INT(15),                   \
-        F_TEXT("{\"a\":1}")
+        F_TEXT("{\"a\":1}"), F_INT(0)
 
 void test_jobs_are_shown_until_the_caller_has_enough(void)
 {
@@ -1064,7 +1096,7 @@ void test_jobs_are_shown_until_the_caller_has_enough(void)
     int stop = 0;
 
     seen = 0;
-    FAKE_ROWS(answer, 21);
+    FAKE_ROWS(answer, 22);
     oom_begin();
     TEST_ASSERT_EQUAL(PGW_OK, pgw_jobs_each(FAKE_H, NULL, look, &stop));
     TEST_ASSERT_EQUAL_INT(3, seen);
@@ -1100,15 +1132,15 @@ void test_a_page_begins_where_the_one_before_has_ended(void)
     TEST_ASSERT_EQUAL_INT(2, fake.calls);
 }
 
-void test_what_lists_refuse(void)
+void test_lists_refuse_invalid_arguments(void)
 {
     pgw_jobs_opts o = PGW_JOBS_OPTS_INIT;
 
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_jobs_each(NULL, &o, look, NULL));
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_jobs_each(FAKE_H, &o, NULL, NULL));
-    o.state = (pgw_state)7;
+    o.state = (pgw_state)8;
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_jobs_each(FAKE_H, &o, look, NULL));
-    ASSERT_SAYS("`opts->state` is 7");
+    ASSERT_SAYS("`opts->state` is 8");
     o.state = PGW_STATE_ANY, o.limit = 0;
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_jobs_each(FAKE_H, &o, look, NULL));
     o.limit = 1, o.id = -1;

@@ -95,7 +95,7 @@ TEST_CASE("NaN", 0)
 TEST_CASE("\xc2\xa0"
           "1",
           0) /* a space, but not one of JSON's */
-void test_no_json(const char *text, size_t where)
+void test_invalid_json_is_refused_with_its_position(const char *text, size_t where)
 {
     TEST_ASSERT_EQUAL_STRING("is not JSON", fault(text));
     TEST_ASSERT_EQUAL_size_t(where, at);
@@ -151,4 +151,33 @@ void test_json_brackets_that_close_again_or_stand_in_strings_have_no_depth(void)
     TEST_ASSERT_NULL(fault(all));
     free(all);
     free(text);
+}
+
+void test_a_number_is_found_by_its_name(void)
+{
+    static const struct {
+        const char *text;
+        int64_t value; /* -2: no such member */
+    } rows[] = {{"{\"n\": 7}", 7},
+                {"{\"a\": [{\"n\": 1}], \"n\" : 42 }", 42},
+                {"{\"n\": 2592000000}", 2592000000},
+                {"{\"n\": 1.9}", 1},
+                {"{\"n\": 1, \"n\": 2}", 2},
+                {"{\"n\": \"7\"}", -1},
+                {"{\"n\": -7}", -1},
+                {"{\"n\": null}", -1},
+                {"{\"n\": {\"n\": 3}}", -1},
+                {"{\"n\": 99999999999999999999}", -1},
+                {"{\"nn\": 1, \"\": 2}", -2},
+                {"{\"a\": {\"n\": 1}}", -2},
+                {"[\"n\", 1]", -2},
+                {"{}", -2},
+                {"{\"n\": 1", -2}};
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        int64_t value = -2;
+
+        if (!pgw__json_int(rows[i].text, "n", &value)) value = -2;
+        TEST_ASSERT_EQUAL_INT64_MESSAGE(rows[i].value, value, rows[i].text);
+    }
 }

@@ -208,7 +208,7 @@ void test_a_release_without_an_answer_ends_the_session(void)
     TEST_ASSERT_EQUAL_INT(1, session.drops);
 }
 
-void test_to_ask_is_no_verb_and_to_release_is_one(void)
+void test_checking_a_lock_keeps_an_armed_verb_and_releasing_disarms_it(void)
 {
     pgw_lock *l = taken("a");
 

@@ -118,7 +118,7 @@ void test_never_cut_inside_a_character(void)
     }
 }
 
-void test_what_cannot_be_formatted_is_an_empty_message(void)
+void test_a_message_that_cannot_be_formatted_is_empty(void)
 {
     static const wchar_t strange[] = {0x20ac, 0}; /* no such character in the C locale */
 
@@ -147,7 +147,7 @@ void test_reasons_that_take_turns_are_news_once_each(void)
             TEST_ASSERT_EQUAL(at == 0, pgw__log_is_news(&told, reasons[i], at));
 }
 
-void test_what_was_told_is_forgotten_when_the_trouble_is_over(void)
+void test_a_reason_is_news_again_after_the_fault_is_over(void)
 {
     pgw__log_told told = {0};
 

@@ -14,7 +14,7 @@ void tearDown(void)
     pgw_set_allocator(NULL);
 }
 
-void test_every_kind_of_block_comes_from_the_hooks_and_goes_back(void)
+void test_every_kind_of_block_is_allocated_and_freed_by_the_hooks(void)
 {
     void *a, *b, *c;
     char *d, *e;

@@ -301,7 +301,7 @@ void test_uuids_in_either_case(void)
     TEST_ASSERT_EQUAL_MEMORY(expected, out, 16);
 }
 
-void test_what_is_no_uuid(void)
+void test_text_that_is_not_a_uuid_is_refused(void)
 {
     static const char good[] = "01234567-89ab-cdef-fedc-ba9876543210",
                       strange[] = "g:/@`G -\xb0\x80";

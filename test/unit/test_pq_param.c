@@ -157,7 +157,7 @@ void test_arrays_with_null_elements(void)
         40);
 }
 
-void test_what_does_not_fit_its_type_is_named(void)
+void test_a_parameter_that_does_not_fit_its_type_is_named(void)
 {
     const pgw__param params[] = {P_INT4(1), P_INT4((int64_t)INT32_MAX + 1), P_END};
     const pgw__param early[] = {P_TIME_OR_NULL(INT64_MIN, false), P_END};

@@ -35,7 +35,7 @@ static void see_all_set(const pgw__call *call)
 {
     const pgw__param *p = call->params;
 
-    for (int i = 1; i < 8; i++) TEST_ASSERT_FALSE(p[i].null);
+    for (int i = 1; i < 9; i++) TEST_ASSERT_FALSE(p[i].null);
     TEST_ASSERT_EQUAL_INT64(100, p[1].v.i);
     TEST_ASSERT_EQUAL_INT64(3, p[2].v.i);
     TEST_ASSERT_EQUAL_INT64(0, p[3].v.i);
@@ -44,9 +44,11 @@ static void see_all_set(const pgw__call *call)
     TEST_ASSERT_EQUAL_INT64(7, p[6].v.i);
     TEST_ASSERT_EQUAL(PGW__BOOL, p[7].type);
     TEST_ASSERT_FALSE(p[7].v.b);
+    TEST_ASSERT_EQUAL_STRING("drop", p[8].v.p);
+    TEST_ASSERT_EQUAL_INT64(PGW_UNLIMITED, p[9].v.i);
 }
 
-void test_what_is_not_given_is_left_as_it_is(void)
+void test_a_setting_that_is_not_given_is_unchanged(void)
 {
     fake.on_call = see_nothing_set;
     TEST_ASSERT_EQUAL(PGW_OK, pgw_queue_create(FAKE_H, "q", NULL));
@@ -56,7 +58,7 @@ void test_what_is_not_given_is_left_as_it_is(void)
 
 void test_zero_is_given(void)
 {
-    pgw_queue_opts o = {sizeof(o), 100, 0, 5, 6, 3, 7, 0};
+    pgw_queue_opts o = {sizeof(o), 100, 0, 5, 6, PGW_UNLIMITED, 3, 7, 0, PGW_EXPIRED_DROP};
 
     fake.on_call = see_all_set;
     TEST_ASSERT_EQUAL(PGW_OK, pgw_queue_set(FAKE_H, "q", &o));
@@ -76,9 +78,11 @@ void test_settings_out_of_their_limits(void)
     BAD("`opts->backoff_ms` is -1", o.backoff_ms = -1);
     BAD("`opts->backoff_cap_ms` is 31536000001", o.backoff_cap_ms = 31536000001);
     BAD("`opts->retention_ms` is -1", o.retention_ms = -1);
+    BAD("`opts->dead_retention_ms` is 0", o.dead_retention_ms = 0);
     BAD("`opts->max_attempts` is 0: allowed is 1 .. 1000", o.max_attempts = 0);
     BAD("`opts->max_bytes` is 0", o.max_bytes = 0);
     BAD("`opts->notify` is 2", o.notify = (pgw_switch)2);
+    BAD("`opts->expired` is 2: allowed is 0 .. 1", o.expired = (pgw_expired)2);
 #undef BAD
     TEST_ASSERT_EQUAL_INT(0, fake.calls);
 }
@@ -96,6 +100,8 @@ void test_every_verb_wants_a_handle_and_a_name(void)
         TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queue_pause(h, queue));
         TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queue_drain(h, queue));
         TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queue_resume(h, queue));
+        TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queue_hold(h, queue, NULL));
+        TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queue_unhold(h, queue));
         TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queue_purge(h, queue, PGW_STATE_ANY, NULL));
         TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queue_drop(h, queue, true));
         TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queue_depth(h, queue, PGW_UNLIMITED, &depth));
@@ -158,8 +164,8 @@ void test_purge_goes_piece_by_piece(void)
 
 void test_depth(void)
 {
-    static const fake_cell answer[] = {F_INT(1), F_INT(2), F_INT(3), F_INT(7),
-                                       F_INT(4), F_INT(5), F_INT(6)};
+    static const fake_cell answer[] = {F_INT(1), F_INT(2), F_INT(3), F_INT(4),
+                                       F_INT(5), F_INT(6), F_INT(7)};
     pgw_depth d = PGW_DEPTH_INIT;
 
     FAKE_ROWS(answer, 7);
@@ -167,10 +173,10 @@ void test_depth(void)
     TEST_ASSERT_EQUAL_INT64(1, d.ready);
     TEST_ASSERT_EQUAL_INT64(2, d.leased);
     TEST_ASSERT_EQUAL_INT64(3, d.delayed);
-    TEST_ASSERT_EQUAL_INT64(7, d.gated);
-    TEST_ASSERT_EQUAL_INT64(4, d.dead);
-    TEST_ASSERT_EQUAL_INT64(5, d.done);
-    TEST_ASSERT_EQUAL_INT64(6, d.oldest_ms);
+    TEST_ASSERT_EQUAL_INT64(4, d.gated);
+    TEST_ASSERT_EQUAL_INT64(5, d.dead);
+    TEST_ASSERT_EQUAL_INT64(6, d.done);
+    TEST_ASSERT_EQUAL_INT64(7, d.oldest_ms);
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queue_depth(FAKE_H, "q", 0, &d));
     TEST_ASSERT_EQUAL_INT64(0, d.ready);
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queue_depth(FAKE_H, "q", PGW_UNLIMITED, NULL));
@@ -181,8 +187,8 @@ void test_depth(void)
 /* A program may be older than the library, or newer, or have forgotten. */
 void test_as_much_of_a_struct_is_filled_as_there_is(void)
 {
-    static const fake_cell answer[] = {F_INT(1), F_INT(2), F_INT(3), F_INT(7),
-                                       F_INT(4), F_INT(5), F_INT(6)};
+    static const fake_cell answer[] = {F_INT(1), F_INT(2), F_INT(3), F_INT(4),
+                                       F_INT(5), F_INT(6), F_INT(7)};
     struct {
         pgw_depth d;
         int64_t later[2];
@@ -199,7 +205,7 @@ void test_as_much_of_a_struct_is_filled_as_there_is(void)
     TEST_ASSERT_EQUAL(offsetof(pgw_depth, dead), d.struct_size);
     newer.d.struct_size = offsetof(__typeof__(newer), later[1]);
     TEST_ASSERT_EQUAL(PGW_OK, pgw_queue_depth(FAKE_H, "q", PGW_UNLIMITED, &newer.d));
-    TEST_ASSERT_EQUAL_INT64(6, newer.d.oldest_ms);
+    TEST_ASSERT_EQUAL_INT64(7, newer.d.oldest_ms);
     TEST_ASSERT_EQUAL_INT64(0, newer.later[0]);
     TEST_ASSERT_EQUAL_INT64(7, newer.later[1]);
     d.struct_size = 0;
@@ -223,26 +229,30 @@ static int each(const pgw_queue_info *q, void *arg)
     TEST_ASSERT_EQUAL_INT64(4, q->opts->backoff_ms);
     TEST_ASSERT_EQUAL_INT64(5, q->opts->backoff_cap_ms);
     TEST_ASSERT_EQUAL_INT64(6, q->opts->retention_ms);
+    TEST_ASSERT_EQUAL_INT64(9, q->opts->dead_retention_ms);
     TEST_ASSERT_EQUAL_INT(7, q->opts->max_attempts);
     TEST_ASSERT_EQUAL_INT(8, q->opts->max_bytes);
     TEST_ASSERT_EQUAL(PGW_SWITCH_ON, q->opts->notify);
+    TEST_ASSERT_EQUAL(PGW_EXPIRED_DROP, q->opts->expired);
     TEST_ASSERT_EQUAL(PGW_SWITCH_OFF, q->opts->payload_visible);
     TEST_ASSERT_EQUAL_INT64(10, q->depth->ready);
-    TEST_ASSERT_EQUAL_INT64(15, q->depth->oldest_ms);
+    TEST_ASSERT_EQUAL_INT64(16, q->depth->oldest_ms);
+    TEST_ASSERT_EQUAL_INT64(17, q->held_until_us);
+    TEST_ASSERT_EQUAL_STRING("429", q->hold_reason);
     return --*seen == 0;
 }
 
-#define QUEUE_ROW                                                                                \
-    F_TEXT("q"), F_INT(1), F_INT(0), F_INT(3), F_INT(4), F_INT(5), F_INT(6), F_INT(7), F_INT(8), \
-        F_INT(1), F_INT(0), F_INT(10), F_INT(11), F_INT(12), F_INT(13), F_INT(14), F_INT(16),    \
-        F_INT(15)
+#define QUEUE_ROW                                                                                 \
+    F_TEXT("q"), F_INT(1), F_INT(0), F_INT(3), F_INT(4), F_INT(5), F_INT(6), F_INT(7), F_INT(8),  \
+        F_INT(1), F_TEXT("drop"), F_INT(9), F_INT(0), F_INT(10), F_INT(11), F_INT(12), F_INT(13), \
+        F_INT(14), F_INT(15), F_INT(16), F_INT(17), F_TEXT("429")
 
 void test_queues_are_shown_until_the_caller_has_enough(void)
 {
     static const fake_cell answer[] = {QUEUE_ROW, QUEUE_ROW, QUEUE_ROW};
     int enough = 2;
 
-    FAKE_ROWS(answer, 18);
+    FAKE_ROWS(answer, 22);
     TEST_ASSERT_EQUAL(PGW_OK, pgw_queues_each(FAKE_H, COUNTED(NULL, 100), each, &enough));
     TEST_ASSERT_EQUAL_INT(0, enough);
     fake.rows = 0;

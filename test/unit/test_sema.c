@@ -264,7 +264,7 @@ void test_a_turn_that_cannot_be_given_away_ends_with_the_session(void)
 }
 
 /* Somebody resizes and stays in his transaction. */
-void test_who_is_refused_in_the_queue_asks_again(void)
+void test_a_refused_head_of_the_queue_asks_again(void)
 {
     static const step steps[] = {{PGW__SQL_SEMA_ACQUIRE, NULL, PGW_ELOCKED, 0},
                                  {PGW__SQL_SEMA_WAIT, our_turn, PGW_OK, 0},
@@ -279,7 +279,7 @@ void test_who_is_refused_in_the_queue_asks_again(void)
 }
 
 /* What was set for the head of the queue is still set after a statement that failed. */
-void test_who_was_refused_in_the_queue_leaves_it(void)
+void test_a_waiter_that_was_refused_leaves_the_queue(void)
 {
     static const step steps[] = {{PGW__SQL_SEMA_ACQUIRE, not_yet, PGW_OK, 0},
                                  {PGW__SQL_SEMA_WAIT, NULL, PGW_ELOCKED, 0},

@@ -85,7 +85,7 @@ void test_names_begin_with_E_exactly_for_errors(void)
     }
 }
 
-void test_every_status_tells_its_name_and_text(void)
+void test_every_status_has_its_name_and_text(void)
 {
     for (size_t i = 0; i < ALL; i++) {
         TEST_ASSERT_EQUAL_STRING(all[i].name, pgw_status_name(all[i].status));
@@ -94,7 +94,7 @@ void test_every_status_tells_its_name_and_text(void)
     }
 }
 
-void test_numbers_that_are_no_status(void)
+void test_numbers_that_are_not_a_status(void)
 {
     static const int strangers[] = {7, 100, -23, -1000, 2147483647, -2147483647 - 1};
 
@@ -253,7 +253,7 @@ void test_a_lost_answer_to_a_write_is_never_called_not_applied(void)
 }
 
 /* It is lost to somebody else: a trigger's foreign table, for example. */
-void test_an_error_in_a_living_session_is_no_lost_session(void)
+void test_an_error_in_a_living_session_is_not_a_lost_session(void)
 {
     static const char *const others[] = {"08001", "08006", "08P01", "57P01", "25P03", "53300"};
 
@@ -313,7 +313,7 @@ void test_a_read_only_server_ends_no_loop(void)
 
 /* ---- by function ---- */
 
-void test_only_who_raised_it_tells_the_end_of_all_numbers_from_an_item_that_is_too_large(void)
+void test_the_raising_function_distinguishes_a_wraparound_from_an_item_that_is_too_large(void)
 {
     TEST_ASSERT_TRUE(pgw__status_is_wraparound("54000", "GetNewTransactionId"));
     TEST_ASSERT_TRUE(pgw__status_is_wraparound("54000", "GetNewMultiXactId"));

@@ -156,7 +156,7 @@ void test_identifiers_are_quoted_and_quotes_doubled(void)
     TEST_ASSERT_EQUAL_STRING("\"\xc3\xa9\"", quoted("\xc3\xa9"));
 }
 
-void test_what_the_server_would_cut_or_refuse_is_refused(void)
+void test_names_that_the_server_would_cut_or_refuse_are_refused(void)
 {
     char name[66];
 
@@ -213,7 +213,7 @@ void test_a_claim_locks_first_and_once(void)
 }
 
 /* Without a column the version is the number of the transaction, which must not be lost. */
-void test_what_makes_a_version_of_the_rows_own_waits_for_the_disk(void)
+void test_without_a_version_column_calls_wait_for_the_disk(void)
 {
     static const fake_cell done[] = {F_INT(1), F_INT(1), F_INT(1)};
     const step steps[] = {{PGW_OK, NULL, 0, 0}, {PGW_OK, done, 3, 1}, {PGW_OK, done, 1, 1}};
@@ -239,7 +239,7 @@ void test_what_makes_a_version_of_the_rows_own_waits_for_the_disk(void)
 
 /* ---- answers that should not be ---- */
 
-void test_more_rows_than_asked_for_are_no_claim(void)
+void test_a_claim_with_more_rows_than_asked_for_is_refused(void)
 {
     static const fake_cell two[][5] = {{F_INT(1), F_UUID("00000000-0000-0001-0000-000000000002"),
                                         F_INT(9), F_TEXT("0"), F_TEXT("7")},
@@ -325,7 +325,7 @@ static pgw_status processed(const step *steps, const pgw_table_process_opts *o)
 
 static const fake_cell *looked_up;
 
-static void answer_the_look_up(const pgw__call *call)
+static void answer_the_lookup(const pgw__call *call)
 {
     TEST_ASSERT_EQUAL(PGW__SQL_TABLE_APPLIED, call->sql);
     TEST_ASSERT_EQUAL(PGW__UUID, call->params[0].type);
@@ -333,12 +333,12 @@ static void answer_the_look_up(const pgw__call *call)
     fake.cells = looked_up, fake.columns = 1, fake.rows = 1;
 }
 
-void test_after_a_lost_answer_the_operation_is_looked_up_before_each_try(void)
+void test_after_a_lost_answer_the_operation_id_is_read_before_each_try(void)
 {
     const step applied[] = {READ, LOST}, not_applied[] = {READ, LOST, READ, WRITTEN},
                late[] = {READ, LOST, READ, CONFLICT, READ, WRITTEN};
 
-    fake.on_call = answer_the_look_up;
+    fake.on_call = answer_the_lookup;
     looked_up = yes;
     TEST_ASSERT_EQUAL(PGW_OK, processed(applied, NULL));
     TEST_ASSERT_EQUAL(1, edits);
@@ -352,24 +352,24 @@ void test_after_a_lost_answer_the_operation_is_looked_up_before_each_try(void)
     TEST_ASSERT_EQUAL(4, fake.calls);
 }
 
-static int lost_look_ups;
+static int lost_lookups;
 
-static void lose_the_look_up(const pgw__call *call)
+static void lose_the_lookup(const pgw__call *call)
 {
-    answer_the_look_up(call);
-    fake.status = lost_look_ups-- > 0 ? PGW_EUNKNOWN : PGW_OK;
+    answer_the_lookup(call);
+    fake.status = lost_lookups-- > 0 ? PGW_EUNKNOWN : PGW_OK;
 }
 
 /* That is not a try of ours which may have been applied. */
-void test_a_look_up_that_is_lost_is_repeated(void)
+void test_a_lost_read_of_an_operation_id_is_repeated(void)
 {
     pgw_table_process_opts o = PGW_TABLE_PROCESS_OPTS_INIT;
 
     o.op = "6f1b1c52-9d3e-4a43-8f53-0d6a0a1d7e01", o.tries = 2;
-    fake.on_call = lose_the_look_up, looked_up = yes;
-    lost_look_ups = 1;
+    fake.on_call = lose_the_lookup, looked_up = yes;
+    lost_lookups = 1;
     TEST_ASSERT_EQUAL(PGW_OUTCOME_REPEATED, processed(NULL, &o));
-    lost_look_ups = 2;
+    lost_lookups = 2;
     TEST_ASSERT_EQUAL(PGW_EUNKNOWN, processed(NULL, &o));
     ASSERT_SAYS("the fake failed");
     TEST_ASSERT_NULL(strstr(fake.message, "may have been applied"));
@@ -393,13 +393,13 @@ void test_a_session_of_ours_comes_back_and_the_callers_does_not(void)
     TEST_ASSERT_EQUAL(1, fake.calls);
 }
 
-void test_what_stays_unknown_is_said_to_be(void)
+void test_an_outcome_that_stays_unknown_is_returned_as_unknown(void)
 {
     const step steps[] = {READ, LOST, READ, CONFLICT, READ, CONFLICT};
     pgw_table_process_opts o = PGW_TABLE_PROCESS_OPTS_INIT;
 
     o.tries = 3;
-    fake.on_call = answer_the_look_up, looked_up = no;
+    fake.on_call = answer_the_lookup, looked_up = no;
     TEST_ASSERT_EQUAL(PGW_EUNKNOWN, processed(steps, &o));
     TEST_ASSERT_EQUAL(2, pauses);
     t.home = NULL;
@@ -416,7 +416,7 @@ static const fake_cell row_as_written[] = {F_TEXT("1"), F_TEXT("7"), F_TEXT("7")
     }
 
 /* Only two conflicts running, and nothing between them, say that nobody wrote. */
-void test_a_row_that_cannot_be_written_is_told_from_one_that_others_write(void)
+void test_a_row_that_cannot_be_written_is_distinguished_from_a_conflict(void)
 {
     const step kept[] = {READ, CONFLICT, READ, CONFLICT},
                others[] = {READ, CONFLICT, READ_ANEW, CONFLICT, READ, CONFLICT, READ, WRITTEN},
@@ -458,7 +458,7 @@ void test_a_refusal_after_a_lost_answer_does_not_say_that_nothing_was_applied(vo
 {
     const step steps[] = {READ, LOST, READ}, at_once[] = {READ};
 
-    fake.on_call = answer_the_look_up, looked_up = no;
+    fake.on_call = answer_the_lookup, looked_up = no;
     script = steps, edits = 0;
     TEST_ASSERT_EQUAL(PGW_EUNKNOWN, pgw_table_process(FAKE_H, &t, AT_ROW(key, NULL),
                                                       refuse_the_second_time, NULL));
@@ -484,7 +484,7 @@ void test_long_diagnostics_are_not_cut_within_a_letter(void)
     static const char *const columns_of_none[] = {"x" LONG LONG LONG LONG};
     pgw_rows *rows;
 
-    fake.on_call = answer_the_look_up, looked_up = no;
+    fake.on_call = answer_the_lookup, looked_up = no;
     script = steps, edits = 0;
     TEST_ASSERT_EQUAL(PGW_EUNKNOWN,
                       pgw_table_process(FAKE_H, &t, AT_ROW(key, NULL), refuse_at_length, NULL));
@@ -501,7 +501,7 @@ void test_the_same_operation_twice_at_once_is_found_by_its_key(void)
     const step steps[] = {READ, {PGW_EEXISTS, NULL, 0, 0}},
                own[] = {READ, {PGW_EEXISTS, NULL, 0, 0}};
 
-    fake.on_call = answer_the_look_up, looked_up = yes;
+    fake.on_call = answer_the_lookup, looked_up = yes;
     TEST_ASSERT_EQUAL(PGW_OUTCOME_REPEATED, processed(steps, NULL));
     looked_up = no; /* a unique key of the table's own */
     TEST_ASSERT_EQUAL(PGW_EEXISTS, processed(own, NULL));
@@ -512,11 +512,11 @@ static pgw_status exists_elsewhere(pgw_edit *e, void *arg)
     return fake_fail(FAKE_H, PGW_EEXISTS, "such a name is taken", NULL, 0);
 }
 
-void test_an_error_of_the_function_is_not_looked_up(void)
+void test_after_an_error_of_the_function_no_operation_id_is_read(void)
 {
     const step steps[] = {READ};
 
-    fake.on_call = answer_the_look_up, looked_up = yes;
+    fake.on_call = answer_the_lookup, looked_up = yes;
     script = steps;
     TEST_ASSERT_EQUAL(PGW_EEXISTS,
                       pgw_table_process(FAKE_H, &t, AT_ROW(key, NULL), exists_elsewhere, NULL));

@@ -26,7 +26,7 @@ void test_a_token_is_a_uuid_in_network_order(void)
     TEST_ASSERT_EQUAL_UINT64(UINT64_C(1) << 63, again.nonce);
 }
 
-void test_what_is_no_token(void)
+void test_text_that_is_not_a_token_is_refused(void)
 {
     pgw_token token = {1, 1};
 
@@ -38,7 +38,7 @@ void test_what_is_no_token(void)
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_token_parse(TOKEN, NULL));
 }
 
-void test_what_is_written_is_read(void)
+void test_a_written_token_is_read_back(void)
 {
     static const unsigned char expected[16] = {0,    0,    0,    0,    0,    0,    0,    0x21,
                                                0x67, 0xda, 0x7e, 0x57, 0x55, 0x7e, 0x33, 0xd2};

@@ -130,7 +130,7 @@ void test_only_what_can_be_repeated_is_and_not_for_ever(void)
     TEST_ASSERT_EQUAL_STRING("bfrwbfr", seen);
 }
 
-void test_a_commit_tells_how_it_ended(void)
+void test_a_commit_returns_how_it_ended(void)
 {
     commits = PGW_EUNKNOWN;
     TEST_ASSERT_EQUAL(PGW_EUNKNOWN, run((pgw_status[]){PGW_OK}, 3));

@@ -52,7 +52,7 @@ void test_it_does_not_survive_exec(void)
     TEST_ASSERT_BITS_HIGH(FD_CLOEXEC, fcntl(w.write_fd, F_GETFD));
 }
 
-void test_what_is_closed_can_be_poked_and_closed_again(void)
+void test_a_closed_wake_can_be_poked_and_closed_again(void)
 {
     pgw__wake_close(&w);
     pgw__wake_poke(&w);

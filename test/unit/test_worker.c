@@ -24,6 +24,7 @@
 #include "wake.h"
 #include "worker_flush.h"
 #include "worker_heartbeat.h"
+#include "worker_kind.h"
 #include "worker_plan.h"
 #include "worker_pool.h"
 #include "worker_report.h"
@@ -188,7 +189,7 @@ void test_without_memory_no_worker_is_born_and_nothing_leaks(void)
     TEST_ASSERT_GREATER_THAN_INT(10, n);
 }
 
-void test_what_no_worker_can_be_made_of(void)
+void test_an_invalid_worker_spec_is_refused(void)
 {
     const char *const bad[] = {"a\nb"};
 
@@ -208,10 +209,6 @@ void test_what_no_worker_can_be_made_of(void)
     TEST_ASSERT_EQUAL_INT(
         PGW_EINVAL,
         pgw_worker_new(conf, &(pgw_worker_spec){sizeof(pgw_worker_spec), bad, 1, noop, NULL, NULL},
-                       &w));
-    TEST_ASSERT_EQUAL_INT(
-        PGW_EINVAL,
-        pgw_worker_new(conf, &(pgw_worker_spec){sizeof(pgw_worker_spec), one, 1, NULL, NULL, NULL},
                        &w));
     TEST_ASSERT_EQUAL_INT(
         PGW_EINVAL,
@@ -271,7 +268,7 @@ void test_a_batch_handler_gets_several_at_once(void)
     TEST_ASSERT_LESS_OR_EQUAL_INT(16, atomic_load(&seen));
 }
 
-void test_a_counted_worker_does_as_many_as_it_was_told(void)
+void test_a_worker_with_max_jobs_does_exactly_as_many(void)
 {
     fake_jobs("q", 100, 60000);
     set("worker.until_empty", "off");
@@ -294,7 +291,7 @@ static pgw_verdict first_takes_its_time(pgw_task *task, void *arg)
     return PGW_VERDICT_DONE;
 }
 
-void test_what_took_its_time_is_told_before_the_next_handler_begins(void)
+void test_the_result_of_a_long_job_is_sent_before_the_next_handler_starts(void)
 {
     fake_jobs("q", 2, 60000);
     set("worker.concurrency", "0");
@@ -312,7 +309,7 @@ static pgw_verdict all_before_are_done(pgw_task *task, void *arg)
     return PGW_VERDICT_DONE;
 }
 
-void test_unless_told_so_no_job_waits_for_the_handler_of_another(void)
+void test_without_prefetching_no_job_waits_for_the_handler_of_another(void)
 {
     fake_jobs("q", 10, 60000);
     set("worker.concurrency", "0");
@@ -351,7 +348,7 @@ void test_a_long_job_does_not_hold_back_the_results_of_others(void)
     TEST_ASSERT_EQUAL_INT(50, fake_count(FAKE_DONE));
 }
 
-void test_results_are_told_before_their_lease_ends_whatever_the_flush_time(void)
+void test_results_are_sent_before_their_lease_ends_whatever_the_flush_time(void)
 {
     fake_jobs("q", 8, 3000);
     set("worker.concurrency", "2");
@@ -455,6 +452,7 @@ static pgw_verdict by_id(pgw_task *task, void *arg)
     case 4: pgw_task_set_error(task, "nonsense"); return PGW_VERDICT_DEAD;
     case 5: pgw_task_set_delay(task, 5000); return PGW_VERDICT_SNOOZE;
     case 6: return PGW_VERDICT_SETTLED;
+    case 9: pgw_task_set_delay(task, 5000); return PGW_VERDICT_HOLD;
     case 7:
         TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_task_set_output(task, "{\"a\":1}"));
         return PGW_VERDICT_DONE;
@@ -464,9 +462,9 @@ static pgw_verdict by_id(pgw_task *task, void *arg)
 
 void test_each_verdict_goes_its_way(void)
 {
-    fake_jobs("q", 8, 60000);
+    fake_jobs("q", 9, 60000);
     set("worker.concurrency", "0");
-    set("worker.prefetch", "8");
+    set("worker.prefetch", "9");
     TEST_ASSERT_EQUAL_INT(PGW_OK, run(one, 1, by_id, NULL));
     TEST_ASSERT_EQUAL_INT(FAKE_DONE, fake_state_of(1));
     TEST_ASSERT_EQUAL_INT(FAKE_LATER, fake_state_of(2));
@@ -478,11 +476,13 @@ void test_each_verdict_goes_its_way(void)
     TEST_ASSERT_EQUAL_INT(FAKE_DONE, fake_state_of(7));
     TEST_ASSERT_EQUAL_INT(FAKE_LATER, fake_state_of(8));
     TEST_ASSERT_EQUAL_INT(3, fake_calls(FAKE_FAIL)); /* two of them share their error */
+    TEST_ASSERT_EQUAL_INT(FAKE_LATER, fake_state_of(9));
     TEST_ASSERT_EQUAL_INT(1, fake_calls(FAKE_SNOOZE));
+    TEST_ASSERT_EQUAL_INT(1, fake_calls(FAKE_HOLD));
     TEST_ASSERT_EQUAL_INT64(2, stats.completed);
     TEST_ASSERT_EQUAL_INT64(3, stats.failed);
     TEST_ASSERT_EQUAL_INT64(1, stats.dead);
-    TEST_ASSERT_EQUAL_INT64(1, stats.snoozed);
+    TEST_ASSERT_EQUAL_INT64(2, stats.snoozed);
     TEST_ASSERT_EQUAL_INT64(1, stats.settled);
     TEST_ASSERT_EQUAL_INT64(0, stats.lost);
 }
@@ -597,7 +597,7 @@ static pgw_verdict snooze(pgw_task *task, void *arg)
     return PGW_VERDICT_SNOOZE;
 }
 
-void test_a_refused_snooze_is_told_as_a_failure(void)
+void test_a_refused_snooze_is_sent_as_a_failure(void)
 {
     fake_jobs("q", 1, 60000);
     fake_fails(FAKE_SNOOZE, PGW_EDB, 1000, 0);
@@ -606,6 +606,23 @@ void test_a_refused_snooze_is_told_as_a_failure(void)
     TEST_ASSERT_NOT_NULL(strstr(fake_error_of(1), "the test wants it so"));
     TEST_ASSERT_EQUAL_INT64(1, stats.failed);
     TEST_ASSERT_EQUAL_INT64(0, stats.snoozed + stats.refused + stats.lost);
+}
+
+static pgw_verdict holds_first(pgw_task *task, void *arg)
+{
+    (void)arg;
+    return pgw_job_id(pgw_task_job(task)) == 1 ? PGW_VERDICT_HOLD : PGW_VERDICT_DONE;
+}
+
+void test_a_hold_releases_what_was_prefetched(void)
+{
+    fake_jobs("q", 5, 60000);
+    set("worker.concurrency", "0");
+    set("worker.prefetch", "5");
+    TEST_ASSERT_EQUAL_INT(PGW_OK, run(one, 1, holds_first, NULL));
+    TEST_ASSERT_EQUAL_INT64(4, stats.released);
+    TEST_ASSERT_EQUAL_INT64(4, stats.completed); /* the server of this test holds nothing */
+    TEST_ASSERT_EQUAL_INT64(1, stats.snoozed);
 }
 
 /* ---- trouble with the server ---- */
@@ -730,7 +747,7 @@ static void note_failures(void)
     atomic_compare_exchange_strong(&seen, &none, fake_calls(FAKE_FAIL));
 }
 
-void test_what_is_done_is_told_though_a_failure_cannot_be(void)
+void test_completions_are_sent_although_a_failure_cannot_be(void)
 {
     fake_jobs("q", 10, 60000);
     fake_fails(FAKE_FAIL, PGW_ERETRY, 3, 0);
@@ -768,7 +785,7 @@ static void relents_in_the_end(void)
 }
 
 /* And each time that it is told in vain, before or after others, there is a pause. */
-void test_a_result_that_never_goes_through_is_told_with_pauses(void)
+void test_a_result_that_is_always_refused_is_sent_with_pauses(void)
 {
     atomic_store(&next_tries, 0);
     fake_jobs("q", 10, 60000);
@@ -808,8 +825,8 @@ static void note_claims(void)
     atomic_compare_exchange_strong(&seen, &none, fake_calls(FAKE_CLAIM));
 }
 
-/* A claim needs room on the server's disk, a completion makes some. */
-void test_what_is_done_is_told_though_claims_fail(void)
+/* A claim needs space on the server's disk, a completion frees some. */
+void test_completions_are_sent_although_claims_fail(void)
 {
     fake_jobs("q", 10, 60000);
     fake_on_complete(note_claims);
@@ -827,7 +844,7 @@ static pgw_verdict no_room_for_the_next_claim(pgw_task *task, void *arg)
     return PGW_VERDICT_DONE;
 }
 
-void test_completions_count_though_there_is_no_memory_for_the_claim_beside_them(void)
+void test_completions_count_although_memory_is_missing_for_the_claim_beside_them(void)
 {
     fake_jobs("q", 20, 60000);
     set("worker.concurrency", "0");
@@ -840,7 +857,7 @@ void test_completions_count_though_there_is_no_memory_for_the_claim_beside_them(
 }
 
 /* Its handlers may run for hours yet. */
-void test_who_has_given_up_asks_with_pauses_until_it_can_tell_its_results(void)
+void test_a_worker_that_gave_up_retries_with_pauses_until_its_results_are_sent(void)
 {
     pthread_t thread;
     void *st;
@@ -890,7 +907,7 @@ void test_a_stop_does_not_wait_for_ever_for_a_server_that_takes_no_result(void)
 }
 
 /* By an administrator, or by somebody's trigger that asks a server where it takes too long. */
-void test_what_the_server_cancels_is_tried_again_with_pauses(void)
+void test_a_claim_that_the_server_cancels_is_tried_again_with_pauses(void)
 {
     atomic_store(&next_tries, 0);
     fake_jobs("q", 1, 60000);
@@ -901,7 +918,7 @@ void test_what_the_server_cancels_is_tried_again_with_pauses(void)
     all_done_once(1);
 }
 
-void test_what_no_repetition_cures_ends_the_run(void)
+void test_an_error_that_does_not_pass_ends_the_run(void)
 {
     fake_jobs("q", 10, 60000);
     fake_fails(FAKE_CLAIM, PGW_EPERM, 1, 0);
@@ -950,8 +967,8 @@ static void hear_advice(pgw_log_level level, const char *component, const char *
         atomic_fetch_add(&seen, 1);
 }
 
-/* A worker that nobody can call looks for jobs at its own pace, here once in an hour. So each sign
- * that could not be hung out is tried again within a minute, whatever was the matter with it. */
+/* A worker that is not registered as a waiter only polls, here once in an hour. So a registration
+ * that failed is tried again within a minute, whatever the error was. */
 TEST_CASE(PGW_ERETRY)
 TEST_CASE(PGW_ETIMEDOUT)
 TEST_CASE(PGW_EPERM)
@@ -1015,7 +1032,7 @@ static pgw_verdict taken_away(pgw_task *task, void *arg)
     return until_signalled(task, arg);
 }
 
-void test_a_lease_that_was_taken_is_told_and_the_verdict_refused(void)
+void test_a_lost_lease_is_signalled_and_the_verdict_refused(void)
 {
     fake_jobs("q", 1, 300);
     TEST_ASSERT_EQUAL_INT(PGW_OK, run(one, 1, taken_away, NULL));
@@ -1025,7 +1042,7 @@ void test_a_lease_that_was_taken_is_told_and_the_verdict_refused(void)
     TEST_ASSERT_EQUAL_INT64(0, stats.failed);
 }
 
-/* The first one is handed back by an operator, and comes again; both are told at once. */
+/* An operator requeues the first one, and it is claimed again; both results are sent together. */
 static pgw_verdict all_but_the_first_are_held(pgw_task *task, void *arg)
 {
     if (pgw_job_id(pgw_task_job(task)) != 1 || atomic_load(&seen) != 0) return held(task, arg);
@@ -1036,7 +1053,7 @@ static pgw_verdict all_but_the_first_are_held(pgw_task *task, void *arg)
 
 static void await_running(int n);
 
-void test_a_job_that_its_own_worker_claimed_again_is_told_by_claim(void)
+void test_a_job_that_its_own_worker_claimed_again_is_reported_per_claim(void)
 {
     pthread_t thread;
 
@@ -1049,7 +1066,7 @@ void test_a_job_that_its_own_worker_claimed_again_is_told_by_claim(void)
     start(all_but_the_first_are_held, &thread);
     await(&called, 2);
     await_running(1);
-    fake_hands_back(1);
+    fake_requeues(1);
     await(&called, 3);
     atomic_store(&phase, 1);
     pthread_join(thread, NULL);
@@ -1180,7 +1197,7 @@ void test_a_job_that_stays_locked_is_lost_in_the_end(void)
 }
 
 /* The whole call failed so, and says nothing of any job. */
-void test_a_lock_in_the_way_of_all_is_no_failure(void)
+void test_a_lock_that_blocks_all_extends_is_not_a_failure(void)
 {
     fake_jobs("q", 1, 900);
     fake_fails(FAKE_EXTEND, PGW_ELOCKED, 1000000, 0);
@@ -1217,7 +1234,8 @@ void test_the_lease_of_a_result_on_its_way_is_left_alone_as_long_as_it_can_be(vo
 }
 
 /* Two jobs at work, the second one claimed 20 s after the first, each under a lease of a minute; 25
- * s later both are to be extended. Leaves the lock held, so that the worker's own heart does not.
+ * s later both are to be extended. Leaves the lock held, so that the worker's own heartbeat does
+ * not.
  */
 static pgw *begin_apart(pthread_t *thread)
 {
@@ -1261,7 +1279,7 @@ void test_an_extend_takes_a_third_of_a_lease_at_most_whatever_is_left_of_the_oth
 }
 
 /* However little is left of the leases that are due. */
-void test_a_heart_without_a_session_connects_first_and_takes_its_time_for_it(void)
+void test_a_heartbeat_without_a_session_connects_first_and_waits_for_it(void)
 {
     pthread_t thread;
     pgw *h = begin_apart(&thread);
@@ -1274,7 +1292,7 @@ void test_a_heart_without_a_session_connects_first_and_takes_its_time_for_it(voi
 }
 
 /* Whatever pause it has come to: without it nothing is claimed. */
-void test_a_heart_without_a_session_tries_again_when_there_is_a_server(void)
+void test_a_heartbeat_without_a_session_tries_again_when_there_is_a_server(void)
 {
     pthread_t thread;
     bool away = true;
@@ -1357,7 +1375,7 @@ void test_a_frozen_handler_learns_at_once_that_its_lease_is_over(void)
         1, stats.completed); /* nobody else had it: the server takes a late result */
 }
 
-void test_what_was_not_started_before_its_lease_ended_never_is(void)
+void test_a_job_whose_lease_ended_before_its_start_is_never_started(void)
 {
     fake_jobs("q", 5, 60000);
     set("worker.concurrency", "0");
@@ -1389,7 +1407,7 @@ void test_the_calling_thread_extends_between_jobs(void)
     TEST_ASSERT_EQUAL_INT(3, fake_count(FAKE_DONE));
 }
 
-void test_a_timeout_is_told(void)
+void test_a_timeout_is_reported(void)
 {
     fake_jobs("q", 1, 60000);
     set("worker.job_timeout_ms", "50");
@@ -1409,7 +1427,7 @@ static pgw_verdict stubborn(pgw_task *task, void *arg)
     return PGW_VERDICT_DONE;
 }
 
-void test_who_ignores_the_timeout_loses_the_lease(void)
+void test_a_handler_that_ignores_the_timeout_loses_its_lease(void)
 {
     fake_jobs("q", 1, 300);
     set("worker.job_timeout_ms", "50");
@@ -1487,7 +1505,7 @@ static pgw_verdict held_after_many(pgw_task *task, void *arg)
     return PGW_VERDICT_DONE;
 }
 
-void test_what_was_prefetched_before_a_long_job_goes_back_to_idle_workers(void)
+void test_jobs_prefetched_before_a_long_job_are_requeued_for_idle_workers(void)
 {
     pthread_t thread;
 
@@ -1562,7 +1580,7 @@ static pgw_verdict until_stopping(pgw_task *task, void *arg)
 }
 
 /* Others can have them while the running one goes on. */
-void test_what_was_not_started_goes_back_at_once_whatever_the_flush_time(void)
+void test_unstarted_jobs_are_requeued_at_once_whatever_the_flush_time(void)
 {
     pthread_t thread;
     int i;
@@ -1581,7 +1599,7 @@ void test_what_was_not_started_goes_back_at_once_whatever_the_flush_time(void)
     TEST_ASSERT_EQUAL_INT(1, fake_count(FAKE_DONE));
 }
 
-void test_the_second_stop_is_told_to_handlers(void)
+void test_the_second_stop_is_signalled_to_handlers(void)
 {
     pthread_t thread;
 
@@ -1598,7 +1616,7 @@ void test_the_second_stop_is_told_to_handlers(void)
 
 static atomic_int out;
 
-static pgw_verdict deaf(pgw_task *task, void *arg)
+static pgw_verdict ignores_signals(pgw_task *task, void *arg)
 {
     (void)task, (void)arg;
     atomic_fetch_add(&called, 1);
@@ -1617,7 +1635,7 @@ void test_a_handler_that_does_not_return_is_left_behind(void)
         pthread_t thread;
         void *st;
 
-        start(deaf, &thread);
+        start(ignores_signals, &thread);
         await(&called, 1);
         pgw_stop_notify(stop);
         pgw_stop_notify(stop);
@@ -1684,7 +1702,7 @@ static pgw_verdict stops_twice(pgw_task *task, void *arg)
     return held(task, arg);
 }
 
-void test_what_was_not_started_goes_back_though_there_is_no_time_left(void)
+void test_unstarted_jobs_are_requeued_although_there_is_no_time_left(void)
 {
     fake_jobs("q", 2, 60000);
     set("worker.stop_ms", "0");
@@ -1732,7 +1750,7 @@ void test_after_the_second_stop_there_is_a_second_for_all_results_not_for_each(v
     TEST_ASSERT_EQUAL_INT64(19, stats.lost);
 }
 
-void test_after_the_second_stop_a_server_that_answers_is_told_everything(void)
+void test_after_the_second_stop_a_server_that_answers_gets_all_results(void)
 {
     stop_with_twenty_results(0);
     TEST_ASSERT_EQUAL_INT(20, fake_calls(FAKE_FAIL));
@@ -1740,7 +1758,7 @@ void test_after_the_second_stop_a_server_that_answers_is_told_everything(void)
 }
 
 /* The same, and no server to tell: a leak checker tells if anything is left. */
-void test_what_cannot_go_back_is_forgotten(void)
+void test_jobs_that_cannot_be_requeued_are_freed(void)
 {
     fake_jobs("q", 2, 60000);
     fake_fails(FAKE_RELEASE, PGW_ECONN, 1000000, 0);
@@ -1853,4 +1871,291 @@ void test_statistics_fill_no_struct_whose_size_is_not_set(void)
         TEST_ASSERT_EQUAL_MEMORY((char *)&before + size, (char *)&given + size,
                                  sizeof(given) - size);
     }
+}
+
+/* ---- handlers by kind ---- */
+
+static atomic_int slow_now, slow_most;
+
+static pgw_verdict slow(pgw_task *task, void *arg)
+{
+    const int now = atomic_fetch_add(&slow_now, 1) + 1;
+
+    (void)task, (void)arg;
+    if (now > atomic_load(&slow_most)) atomic_store(&slow_most, now);
+    atomic_fetch_add(&seen, 1);
+    await(&phase, 1);
+    atomic_fetch_sub(&slow_now, 1);
+    return PGW_VERDICT_DONE;
+}
+
+static pgw_verdict failing(pgw_task *task, void *arg)
+{
+    if (arg != NULL) pgw_task_set_delay(task, 77);
+    return PGW_VERDICT_RETRY;
+}
+
+static pgw_verdict counting(pgw_task *task, void *arg)
+{
+    (void)task;
+    atomic_fetch_add((atomic_int *)arg, 1);
+    return PGW_VERDICT_DONE;
+}
+
+static void born(pgw_handler_fn *fn, pgw_batch_fn *batch_fn)
+{
+    TEST_ASSERT_EQUAL_INT(
+        PGW_OK,
+        pgw_worker_new(
+            conf, &(pgw_worker_spec){sizeof(pgw_worker_spec), one, 1, fn, batch_fn, NULL}, &w));
+}
+
+static void runs(void)
+{
+    if (pgw_worker_run(w, stop) != PGW_OK) TEST_FAIL_MESSAGE(pgw_worker_error(w));
+    stats.struct_size = sizeof(stats);
+    pgw_worker_get_stats(w, &stats);
+}
+
+static void handle(const char *kind, pgw_handler_fn *fn, void *arg, const pgw_kind_opts *opts)
+{
+    if (pgw_worker_handle(w, kind, fn, arg, opts) != PGW_OK) TEST_FAIL_MESSAGE(pgw_worker_error(w));
+}
+
+void test_a_job_goes_to_the_handler_of_its_kind(void)
+{
+    atomic_int counts[3] = {0, 0, 0};
+
+    fake_jobs("q", 60, 60000);
+    fake_kind(1, 10, "b", NULL);
+    fake_kind(11, 30, "a", NULL);
+    fake_kind(31, 40, "c", NULL);
+    born(noop, NULL);
+    handle("b", counting, &counts[2], NULL);
+    handle("a", counting, &counts[0], NULL);
+    handle("b", counting, &counts[1], NULL); /* instead */
+    handle("", counting, &counts[2], NULL);
+    runs();
+    TEST_ASSERT_EQUAL_INT(20, atomic_load(&counts[0]));
+    TEST_ASSERT_EQUAL_INT(10, atomic_load(&counts[1]));
+    TEST_ASSERT_EQUAL_INT(20, atomic_load(&counts[2]));
+    TEST_ASSERT_EQUAL_INT(10, atomic_load(&called));
+    TEST_ASSERT_EQUAL_INT(60, fake_count(FAKE_DONE));
+}
+
+void test_a_batch_handler_gets_no_job_of_a_kind_with_a_handler(void)
+{
+    atomic_int count = 0;
+
+    fake_jobs("q", 100, 60000);
+    fake_kind(50, 59, "a", NULL);
+    set("worker.batch", "8");
+    born(NULL, noop_batch);
+    handle("a", counting, &count, NULL);
+    runs();
+    TEST_ASSERT_EQUAL_INT(10, atomic_load(&count));
+    TEST_ASSERT_EQUAL_INT(90, atomic_load(&called));
+    TEST_ASSERT_EQUAL_INT(100, fake_count(FAKE_DONE));
+}
+
+void test_a_job_without_a_handler_fails_and_names_its_kind(void)
+{
+    fake_jobs("q", 1, 60000);
+    fake_kind(1, 1, "odd", NULL);
+    born(NULL, NULL);
+    handle("a", noop, NULL, NULL);
+    runs();
+    TEST_ASSERT_EQUAL_INT(FAKE_LATER, fake_state_of(1));
+    TEST_ASSERT_EQUAL_STRING("this worker has no handler for kind \"odd\"", fake_error_of(1));
+    TEST_ASSERT_EQUAL_INT64(1, stats.failed);
+}
+
+void test_a_worker_without_any_handler_does_not_run(void)
+{
+    born(NULL, NULL);
+    TEST_ASSERT_EQUAL_INT(PGW_EMISUSE, pgw_worker_run(w, stop));
+    TEST_ASSERT_NOT_NULL(strstr(pgw_worker_error(w), "pgw_worker_handle()"));
+}
+
+void test_a_kind_over_its_limit_keeps_no_handler_from_other_kinds(void)
+{
+    pgw_kind_opts o = PGW_KIND_OPTS_INIT;
+    pthread_t thread;
+    void *st;
+
+    atomic_store(&slow_now, 0);
+    atomic_store(&slow_most, 0);
+    fake_jobs("q", 60, 60000);
+    fake_kind(1, 40, "slow", NULL);
+    set("worker.until_empty", "off");
+    born(noop, NULL);
+    o.concurrency = 2;
+    handle("slow", slow, NULL, &o);
+    TEST_ASSERT_EQUAL_INT(0, pthread_create(&thread, NULL, run_in_thread, NULL));
+    await(&called, 20); /* behind 40 slow ones, of which none is done */
+    for (int i = 0; i < 20000 && fake_count(FAKE_LATER) < 38; i++) nap(1);
+    TEST_ASSERT_EQUAL_INT(38, fake_count(FAKE_LATER)); /* nothing but what runs is kept */
+    TEST_ASSERT_EQUAL_INT(2, fake_count(FAKE_LEASED));
+    for (int64_t id = 1; id <= 40; id++) {
+        if (fake_state_of(id) != FAKE_LATER) continue;
+        TEST_ASSERT_TRUE(fake_delay_of(id) >= 250 && fake_delay_of(id) <= 60000);
+    }
+    atomic_store(&phase, 1);
+    pgw_stop_notify(stop);
+    pthread_join(thread, &st);
+    TEST_ASSERT_EQUAL_INT(PGW_OK, (int)(intptr_t)st);
+    TEST_ASSERT_EQUAL_INT(2, atomic_load(&slow_most));
+    TEST_ASSERT_EQUAL_INT(22, fake_count(FAKE_DONE));
+}
+
+void test_quick_jobs_of_a_kind_with_a_limit_wait_their_turn_in_the_worker(void)
+{
+    pgw_kind_opts o = PGW_KIND_OPTS_INIT;
+    atomic_int count = 0;
+
+    fake_jobs("q", 1, 60000);
+    fake_kind(1, 1, "a", NULL);
+    set("worker.concurrency", "8");
+    o.concurrency = 1;
+    born(NULL, NULL);
+    handle("a", counting, &count, &o);
+    runs(); /* from now on it knows how long one takes */
+    fake_jobs("q", 8, 60000);
+    fake_kind(2, 9, "a", NULL);
+    runs();
+    TEST_ASSERT_EQUAL_INT(9, atomic_load(&count));
+    TEST_ASSERT_EQUAL_INT(0, fake_calls(FAKE_SNOOZE) + fake_calls(FAKE_RELEASE));
+}
+
+void test_a_kind_says_when_its_jobs_are_retried_and_when_they_die(void)
+{
+    pgw_kind_opts o = PGW_KIND_OPTS_INIT;
+
+    fake_jobs("q", 3, 60000);
+    fake_kind(1, 1, "backs off", NULL);
+    fake_kind(2, 2, "says so", NULL);
+    fake_kind(3, 3, "dies", NULL);
+    born(noop, NULL);
+    o.backoff_ms = 1600;
+    handle("backs off", failing, NULL, &o);
+    handle("says so", failing, &o, &o);
+    o.max_attempts = 1;
+    handle("dies", failing, NULL, &o);
+    runs();
+    TEST_ASSERT_EQUAL_INT(FAKE_LATER, fake_state_of(1));
+    TEST_ASSERT_TRUE(fake_delay_of(1) >= 100 && fake_delay_of(1) <= 1600);
+    TEST_ASSERT_EQUAL_INT64(77, fake_delay_of(2));
+    TEST_ASSERT_EQUAL_INT(FAKE_DEAD, fake_state_of(3));
+    TEST_ASSERT_EQUAL_INT64(1, stats.dead);
+}
+
+void test_the_backoff_of_a_kind_doubles_up_to_its_cap(void)
+{
+    static const int64_t most[] = {160, 320, 640, 1000, 1000};
+    pgw_kind_opts o = PGW_KIND_OPTS_INIT;
+
+    o.backoff_ms = 160, o.backoff_cap_ms = 1000;
+    fake_jobs("q", 1, 60000);
+    born(failing, NULL);
+    handle("", failing, NULL, &o);
+    for (size_t i = 0; i < sizeof(most) / sizeof(most[0]); i++) {
+        runs();
+        TEST_ASSERT_TRUE(fake_delay_of(1) >= most[i] / 16 && fake_delay_of(1) <= most[i]);
+        fake_retries(1);
+    }
+}
+
+void test_jobs_that_are_put_off_come_back_twice_as_fast_as_they_run(void)
+{
+    pgw__kind kind = {.limit = 2};
+    int64_t last = 0;
+
+    pgw__kind_ran(&kind, 400000);
+    TEST_ASSERT_EQUAL_INT(1, pgw__kind_room(&kind)); /* a quarter of a second for two */
+    for (int i = 1; i <= 50; i++) {
+        const int64_t ms = pgw__kind_put_off_ms(&kind, 1000000);
+
+        TEST_ASSERT_TRUE(ms > i * 100 && ms <= i * 100 + 250);
+        TEST_ASSERT_EQUAL_INT64(0, ms % 250);
+        TEST_ASSERT_TRUE(ms >= last);
+        last = ms;
+    }
+    for (int i = 0; i < 10000; i++) last = pgw__kind_put_off_ms(&kind, 1000000);
+    TEST_ASSERT_TRUE(last >= 60000 && last <= 60250);
+    TEST_ASSERT_TRUE(pgw__kind_put_off_ms(&kind, INT64_C(200000000)) <= 500); /* all are back */
+}
+
+void test_the_timeout_of_a_job_goes_before_its_kinds_and_that_before_the_workers(void)
+{
+    pgw_kind_opts o = PGW_KIND_OPTS_INIT;
+
+    fake_jobs("q", 1, 60000);
+    fake_kind(1, 1, "a", NULL);
+    o.timeout_ms = 20;
+    born(noop, NULL);
+    handle("a", until_signalled, NULL, &o);
+    runs();
+    TEST_ASSERT_EQUAL_INT(PGW_SIGNAL_TIMEOUT, atomic_load(&seen));
+    pgw_worker_free(w);
+
+    fake_jobs("q", 1, 60000);
+    fake_kind(2, 2, "a", "{\"a\": {\"timeout_ms\": 5}, \"timeout_ms\": 20}");
+    atomic_store(&seen, 0);
+    set("worker.job_timeout_ms", "86400000");
+    o.timeout_ms = PGW_UNLIMITED;
+    born(noop, NULL);
+    handle("a", until_signalled, NULL, &o);
+    runs();
+    TEST_ASSERT_EQUAL_INT(PGW_SIGNAL_TIMEOUT, atomic_load(&seen));
+    TEST_ASSERT_EQUAL_INT(0, w->given.kinds[0]->held);
+}
+
+void test_what_no_handler_can_be_set_with_is_named(void)
+{
+    char longer[257];
+    pgw_kind_opts o;
+
+    memset(longer, 'x', 256);
+    longer[256] = '\0';
+    born(NULL, NULL);
+#define BAD(words, ...)                                                                         \
+    do {                                                                                        \
+        o = (pgw_kind_opts)PGW_KIND_OPTS_INIT;                                                  \
+        TEST_ASSERT_EQUAL_INT(PGW_EINVAL, (__VA_ARGS__));                                       \
+        if (strstr(pgw_worker_error(w), words) == NULL) TEST_FAIL_MESSAGE(pgw_worker_error(w)); \
+    } while (0)
+    BAD("`kind` is NULL", pgw_worker_handle(w, NULL, noop, NULL, &o));
+    BAD("`kind` is longer than 255 bytes", pgw_worker_handle(w, longer, noop, NULL, &o));
+    BAD("`kind` has a control character", pgw_worker_handle(w, "a\n", noop, NULL, &o));
+    BAD("`fn` is NULL", pgw_worker_handle(w, "a", NULL, NULL, &o));
+    BAD("`opts->struct_size`", (o.struct_size = 3, pgw_worker_handle(w, "a", noop, NULL, &o)));
+    BAD("`opts->concurrency` is 0: allowed is 1 .. 1024",
+        (o.concurrency = 0, pgw_worker_handle(w, "a", noop, NULL, &o)));
+    BAD("`opts->max_attempts` is -1",
+        (o.max_attempts = -1, pgw_worker_handle(w, "a", noop, NULL, &o)));
+    BAD("`opts->timeout_ms` is 0: allowed is 1 ..",
+        (o.timeout_ms = 0, pgw_worker_handle(w, "a", noop, NULL, &o)));
+    BAD("`opts->timeout_ms` is 2592000001",
+        (o.timeout_ms = 2592000001, pgw_worker_handle(w, "a", noop, NULL, &o)));
+    BAD("`opts->backoff_ms` is -1", (o.backoff_ms = -1, pgw_worker_handle(w, "a", noop, NULL, &o)));
+    BAD("`opts->backoff_cap_ms` is -1",
+        (o.backoff_cap_ms = -1, pgw_worker_handle(w, "a", noop, NULL, &o)));
+#undef BAD
+    TEST_ASSERT_EQUAL_INT(PGW_EINVAL, pgw_worker_handle(NULL, "a", noop, NULL, NULL));
+    TEST_ASSERT_EQUAL_INT(0, w->given.kinds_count);
+}
+
+static void misused(void *arg)
+{
+    *(int *)arg = pgw_worker_handle(w, "a", noop, NULL, NULL);
+}
+
+void test_a_worker_that_runs_gets_no_handler(void)
+{
+    int st = PGW_OK;
+
+    born(noop, NULL);
+    pgw_worker_on_ready(w, misused, &st);
+    runs();
+    TEST_ASSERT_EQUAL_INT(PGW_EMISUSE, st);
 }

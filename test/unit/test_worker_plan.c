@@ -61,6 +61,15 @@ void test_prefetched_jobs_that_no_handler_will_take_soon_are_requeued(void)
     TEST_ASSERT_TRUE(next().release);
 }
 
+void test_jobs_that_wait_for_others_of_their_kind_are_requeued_at_a_stop(void)
+{
+    v.n.waiting = v.n.running = 1;
+    TEST_ASSERT_FALSE(next().release);
+    TEST_ASSERT_EQUAL_INT(8, next().claim); /* they count for no other kind */
+    v.stops = 1;
+    TEST_ASSERT_TRUE(next().release);
+}
+
 void test_a_prefetch_buffer_of_one_is_filled_whenever_it_is_empty(void)
 {
     v.prefetch = 1;
@@ -87,7 +96,7 @@ void test_after_an_empty_claim_it_waits_until_the_next_claim_is_due(void)
     TEST_ASSERT_EQUAL_INT(8, next().claim);
 }
 
-/* The sign is out, and the queues had less than there was room for. */
+/* The worker is registered as a waiter, and the queues had fewer jobs than it could take. */
 void test_after_a_claim_that_fell_short_it_claims_again_with_results(void)
 {
     v.fell_short = true;
@@ -237,7 +246,7 @@ void test_after_the_second_stop_results_wait_for_nothing(void)
     TEST_ASSERT_EQUAL_INT(0, next().claim);
 }
 
-void test_what_is_here_goes_back_before_the_end(void)
+void test_prefetched_jobs_are_requeued_before_the_end(void)
 {
     v.stops = 2;
     v.n.ready = 1;
@@ -351,7 +360,7 @@ void test_nothing_is_claimed_that_nobody_could_extend(void)
     TEST_ASSERT_EQUAL_INT(0, next().claim);
 }
 
-void test_who_would_claim_nothing_whoever_called_is_deaf(void)
+void test_a_worker_that_would_claim_nothing_does_not_wake_up(void)
 {
     v.claim_at = v.now + 300;
     TEST_ASSERT_FALSE(next().no_wakeups);

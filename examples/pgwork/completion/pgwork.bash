@@ -21,13 +21,13 @@ _pgwork_offer() {
 _pgwork() {
     local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}
     local commands="migrate queue enqueue work claim complete fail extend release snooze reap ls show
-        cancel reschedule retry dead bulk log wait stats workers demand metrics doctor cron lock locks sem table groups help version"
+        cancel reschedule retry dead bulk log wait stats workers demand metrics doctor cron lock locks sem rate table groups help version"
     local global="-d --dsn-file --schema -X --set --json --no-color -q --quiet -v --verbose -h --help
         -V --version"
     local command= verb= i IFS=$' \t\n'
     for ((i = 1; i < COMP_CWORD; i++)); do
         case ${COMP_WORDS[i]} in
-        --) [[ $command = work || $command = lock || $command = sem ]] && { COMPREPLY=($(compgen -c -- "$cur")); return; } ;;
+        --) [[ $command = work || $command = lock || $command = sem || $command = rate ]] && { COMPREPLY=($(compgen -c -- "$cur")); return; } ;;
         -d | --dsn-file | --schema | -X | --set) ((i++)) ;;
         -*) ;;
         *)
@@ -42,9 +42,10 @@ _pgwork() {
     --state | -s) # of lock it is a switch
         [[ $command = lock ]] || { COMPREPLY=($(compgen -W "ready leased delayed dead done cancelled all" -- "$cur")); return; } ;;
     --notify | --payload-visible) COMPREPLY=($(compgen -W "on off" -- "$cur")); return ;;
+    --expired) COMPREPLY=($(compgen -W "dead drop" -- "$cur")); return ;;
     --key-scope) COMPREPLY=($(compgen -W "unfinished ready period" -- "$cur")); return ;;
     --misfire) COMPREPLY=($(compgen -W "once skip all" -- "$cur")); return ;;
-    --key-policy) COMPREPLY=($(compgen -W "skip replace error" -- "$cur")); return ;;
+    --key-policy) COMPREPLY=($(compgen -W "skip replace delay error" -- "$cur")); return ;;
     -X | --set)
         COMPREPLY=($(compgen -S = -W "$(pgwork -X list 2>/dev/null | sed -n 's/^\([a-z][a-z_.]*\) .*/\1/p')" -- "$cur"))
         compopt -o nospace
@@ -63,20 +64,22 @@ _pgwork() {
     case $command in
     migrate) own="--dry-run" verbs="up status" queue= ;;
     queue)
-        verbs="list create set pause resume drain purge drop depth"
+        verbs="list create set pause resume hold unhold drain purge drop depth"
         case $verb in
         list) own="--at-most" queue= ;;
         depth) own="--at-most" ;;
-        create | set) own="--lease --max-attempts --backoff --backoff-cap --retention --max-bytes --notify --payload-visible" ;;
+        create | set) own="--lease --max-attempts --backoff --backoff-cap --retention --dead-retention
+            --max-bytes --notify --expired --payload-visible" ;;
         purge) own="--state" ;;
+        hold) own="--for --until --reason" ;;
         drop) own="--force" ;;
         esac
         ;;
     enqueue) own="-f --file -0 --null -J --json-lines -F --full --member --empty -b --body -k --kind -p --priority
-        --delay --run-at --max-attempts --lease -t --tag --key --key-scope --key-policy --key-period --group --expires-at
-        --meta --op" ;;
-    work) own="-j --jobs -n --max --once --until-empty --lease --timeout --grace --pass --later -k --keep-output -b --body
-        --literal --holder --" ;;
+        --delay --run-at --max-attempts --lease -t --tag --key --key-scope --key-policy --key-replace --key-period --group
+        --expires --ttl --meta --op" ;;
+    work) own="-j --jobs -n --max --once --until-empty --lease --timeout --grace --pass --later --hold --kind --kind-jobs
+        --kind-timeout -k --keep-output -b --body --literal --holder --" ;;
     claim) own="-n --max --lease --wait --holder" ;;
     complete) own="--output" ;;
     fail) own="-e --error --retry --dead" ;;
@@ -98,7 +101,7 @@ _pgwork() {
         verbs="list add apply rm pause resume rename run next tick claim finish extend release" queue=
         case $verb in
         add) own="-z --tz -Q --queue -k --kind --payload -p --priority --max-attempts --lease -t --tag --key
-            --misfire --misfire-max --grace --jitter --timeout" ;;
+            --misfire --misfire-max --grace --jitter --timeout --ttl" ;;
         next) own="-z --tz -n --count --after" ;;
         claim) own="--node" ;;
         release) own="--force" ;;
@@ -130,6 +133,14 @@ _pgwork() {
         run) own="--permits -w --wait -n --no-wait -E --held-code --ttl --grace --holder --pass --" ;;
         extend) own="--ttl" ;;
         drop) own="--force" ;;
+        esac
+        ;;
+    rate)
+        verbs="set drop ls take run" queue=
+        case $verb in
+        set) own="--per --burst" ;;
+        take) own="-c --count -w --wait -n --no-wait -E --held-code" ;;
+        run) own="-c --count -w --wait -n --no-wait -E --held-code --pass --" ;;
         esac
         ;;
     groups)

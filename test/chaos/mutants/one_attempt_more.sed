@@ -2,4 +2,4 @@
 # function: _requeue
 # roles: producer late worker sql reaper
 # faults: -
-s/j.attempt >= coalesce(j.max_attempts, q.max_attempts)/j.attempt > coalesce(j.max_attempts, q.max_attempts)/
+s/BETWEEN 1 AND j.attempt THEN/BETWEEN 1 AND j.attempt - 1 THEN/

@@ -1,0 +1,78 @@
+# shellcheck shell=sh
+# shellcheck disable=SC2154,SC2034  # from bench.sh and lib.sh, and for these
+# claim and complete of jobs of groups, against jobs without (enqueued one by one); 8 clients, a reaper beside
+# groups: 10,000 groups of limit 1, all with jobs; blocked: ten groups with jobs, beside 9,990 that are held and have jobs, too;
+# one-of-8: one group of limit 8, batch 1, against a queue of its own. held: while an old snapshot is held.
+claim_scripts
+gr_script() { # gr_script QUEUE
+    script "groups.$1" <<S
+SELECT coalesce(array_agg(id)::text, '{}') ids, coalesce(array_agg(token)::text, '{}') tokens
+  FROM pgwork.claim('{$1}', :n, 'bench', NULL, :ids, :tokens) WHERE attempt > 0 \\gset
+S
+}
+gr_left() { # jobs of a queue that are not finished
+    sql -c "SELECT (SELECT coalesce(sum(j.n), 0) FROM pgwork.live_job j WHERE j.queue = q.id)
+                 + (SELECT count(*) FROM pgwork.delayed_job j WHERE j.queue = q.id) FROM pgwork.queue q WHERE q.name = '$1'"
+}
+gr_stock() { # gr_stock QUEUE JOBS GROUPS FIRST: jobs of so many groups, g<FIRST> and up; GROUPS 0: jobs without
+    if [ "$3" = 0 ]; then
+        sql -c "SELECT count(*) FROM generate_series(1, $2) g CROSS JOIN LATERAL pgwork.enqueue('$1', CASE WHEN g > 0 THEN '{\"i\": 1}'::jsonb END)" >/dev/null
+    else
+        sql -c "SELECT count(*) FROM generate_series(0, $2 - 1, 1000) b CROSS JOIN LATERAL pgwork.enqueue_many('$1', array_fill('{\"i\": 1}'::jsonb, ARRAY[1000]),
+                grps => ARRAY(SELECT 'g' || $4 + (b + i) % $3 FROM generate_series(0, 999) i))" >/dev/null
+    fi
+}
+# gr_burn CONTENDER QUEUE CLIENTS BATCH MEASURE: what one has left leased at its end is completed by nobody, and goes with the queue
+gr_burn() {
+    gr_before=$(gr_left "$2")
+    bench_run "$3" "$seconds" "groups.$2" -D n="$4" -D ids='{}' -D tokens='{}'
+    gr_after=$(gr_left "$2")
+    if [ "$gr_after" -le $(($3 * $4)) ] && [ -z "$smoke" ]; then say "bench: $1 ran out of jobs: its figure is too low"; fi
+    result groups "$5" "$1" "$(calc "($gr_before - $gr_after) / $seconds")" jobs/s
+}
+gr_round() { # gr_round BATCH HELD
+    gr_rate=$(($1 == 1 ? 8000 : $1 == 10 ? 30000 : 60000))
+    gr_jobs=$((smoke ? 2000 : (seconds * gr_rate / 1000 + 1) * 1000))
+    for gr_q in plain groups blocked; do
+        empty
+        sql -c "SELECT pgwork.queue_drop('$gr_q', true)" >/dev/null 2>&1 || :
+        sql -c "SELECT pgwork.queue_create('$gr_q')" >/dev/null
+        gr_script "$gr_q"
+        case $gr_q in
+        plain) gr_stock plain "$gr_jobs" 0 0 ;;
+        groups) gr_stock groups "$gr_jobs" $((smoke ? 100 : 10000)) 0 ;;
+        blocked)
+            sql -c "SELECT pgwork.group_set('blocked', 'g' || i, 1000) FROM generate_series(0, 9) i" >/dev/null
+            sql -c "SELECT pgwork.group_hold('blocked', 'g' || i) FROM generate_series(10, $((smoke ? 99 : 9999))) i" >/dev/null
+            gr_stock blocked $((smoke ? 1000 : 9990 * blocked_jobs)) $((smoke ? 90 : 9990)) 10
+            gr_stock blocked "$gr_jobs" 10 0
+            ;;
+        esac
+        sql -c "VACUUM ANALYZE pgwork.live_job, pgwork.delayed_job, pgwork.admitted_job, pgwork.gate_event" -c CHECKPOINT
+        gr_burn "$gr_q" "$gr_q" 8 "$1" "batch $1$2"
+    done
+}
+gr_one() { # one group of limit 8, against a queue of its own
+    for gr_q in own one; do
+        empty
+        sql -c "SELECT pgwork.queue_drop('$gr_q', true)" >/dev/null 2>&1 || :
+        sql -c "SELECT pgwork.queue_create('$gr_q')" -c "SELECT pgwork.group_set('$gr_q', group_limit => 8)" >/dev/null
+        gr_script "$gr_q"
+        case $gr_q in
+        own) gr_stock own $((smoke ? 200 : (seconds * 8 + 1) * 1000)) 0 0 ;;
+        one) gr_stock one $((smoke ? 1000 : (seconds * 8 + 1) * 1000)) 1 0 ;;
+        esac
+        sql -c "VACUUM ANALYZE pgwork.live_job, pgwork.delayed_job, pgwork.admitted_job, pgwork.gate_event" -c CHECKPOINT
+        gr_burn "$gr_q" "$gr_q" 8 1 '8 clients, batch 1, one group of limit 8'
+    done
+}
+blocked_jobs=$((quick ? 10 : 1000)) # of each group that is held
+(
+    pgwork reap >"$out/reap.txt" 2>&1 &
+    gr_reaper=$!
+    trap 'kill $gr_reaper; wait $gr_reaper' EXIT
+    for r in $(seq "$rounds"); do
+        for n in ${batches:-1 10 100}; do gr_round "$n" ''; done
+        gr_one
+    done
+)

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: PostgreSQL
+ *
+ * @file pgwork/rate.h
+ * Rates across machines.
+ */
+#ifndef PGWORK_RATE_H
+#define PGWORK_RATE_H
+
+#include <pgwork/job.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ------------------------------------------------------------------------------------------- */
+/** @name Rates @{
+ * At most so many takes of a name in any period, over all machines. A rate is a number of takes per
+ * period, and a burst: how many can be taken at once after a pause. Any window of time W has at
+ * most burst + W * n / per_ms takes, by the server's clock.
+ *
+ * A take is final. It is not returned by a transaction that rolls back, or by a program that ends.
+ * An open transaction that has taken blocks no other take.
+ *
+ * After a crash of the server the burst counts as used up. doc/rates.md has more.
+ *
+ * Names as for locks: UTF-8, 1..255 bytes. PGW_ENOTFOUND: no such rate. */
+
+typedef struct pgw_rate_opts {
+    size_t struct_size;
+    int n;          /* takes per period: 1..1000000, at most 1000 for each millisecond */
+    int burst;      /* so many at once: 1..1000000; PGW_DEFAULT: n */
+    int64_t per_ms; /* the period: 1..31536000000 (a year) */
+} pgw_rate_opts;
+/* clang-format off */
+#define PGW_RATE_OPTS_INIT {sizeof(pgw_rate_opts), 1, PGW_DEFAULT, 1000}
+/* clang-format on */
+/**
+ * Makes a rate, or changes it. For operators.
+ *
+ * @param h     the handle
+ * @param name  its name
+ * @param opts  how many, and how often; NULL: the defaults, one per second
+ * @returns
+ * - PGW_OK
+ * - PGW_EINVAL
+ *
+ *     pgw_rate_opts o = PGW_RATE_OPTS_INIT;
+ *     o.n = 10, o.burst = 5; // 10 per second, at most 5 at once
+ *     st = pgw_rate_set(h, "geocoder", &o);
+ *     if (pgw_rate_drop(h, "old") == PGW_ELOCKED) puts("a transaction has taken from it");
+ */
+PGW_API pgw_status pgw_rate_set(pgw *h, const char *name, const pgw_rate_opts *opts);
+/**
+ * Removes a rate. For operators.
+ *
+ * @param h     the handle
+ * @param name  its name
+ * @returns
+ * - PGW_OK
+ * - PGW_ENOTFOUND
+ * - PGW_ELOCKED: a transaction that stays open has taken from it
+ */
+PGW_API pgw_status pgw_rate_drop(pgw *h, const char *name);
+
+typedef struct pgw_rate_take_opts {
+    size_t struct_size;
+    int n;              /* all or none; 1..the burst */
+    int64_t timeout_ms; /* wait so long, up to a year; 0: try; PGW_UNLIMITED: until stopped */
+} pgw_rate_take_opts;
+/* clang-format off */
+#define PGW_RATE_TAKE_OPTS_INIT {sizeof(pgw_rate_take_opts), 1, 0}
+/* clang-format on */
+/**
+ * Takes from a rate, all or none.
+ *
+ * @param h        the handle
+ * @param name     the rate
+ * @param opts     how many, and how long to wait; NULL: one, without waiting
+ * @param wait_ms  takes 0, or in how many ms they can be taken at the earliest; may be NULL
+ * @returns
+ * - PGW_OK: taken
+ * - PGW_ELOCKED: not taken. They cannot be taken within the time to wait; that is said at once.
+ * - PGW_ELIMIT: more than the burst
+ * - PGW_ECANCELED: stopped. The first notify of the handle's stop ends the wait.
+ * - PGW_ENOTFOUND
+ * - PGW_EUNKNOWN: they may be taken
+ * @note Those who wait are not served in any order. Beside many takes of 1, a take of many may wait
+ *   for long.
+ * @note Only with timeout_ms 0 it can be armed by pgw_async().
+ *
+ *     pgw_rate_take_opts o = PGW_RATE_TAKE_OPTS_INIT;
+ *     o.timeout_ms = 5000;
+ *     st = pgw_rate_take(h, "geocoder", &o, &n);
+ *     if (st == PGW_OK) work("call it");
+ *     else if (st == PGW_ELOCKED) printf("not within 5 s: in %" PRId64 " ms\n", n);
+ */
+PGW_API pgw_status pgw_rate_take(pgw *h, const char *name, const pgw_rate_take_opts *opts,
+                                 int64_t *wait_ms);
+
+typedef struct pgw_rate_info {
+    size_t struct_size;
+    const char *name; /* borrowed during the callback */
+    int n, burst;
+    int64_t per_ms;
+    int64_t available; /* can be taken now */
+    int64_t next_ms;   /* until one can be taken; 0: now */
+} pgw_rate_info;
+/**
+ * Lists rates by name.
+ *
+ * @param h    the handle
+ * @param fn   called for each until it returns non-zero
+ * @param arg  its second argument
+ * @returns
+ * - PGW_OK
+ * - PGW_OUTCOME_EMPTY: there is none
+ *
+ *     static int show(const pgw_rate_info *r, void *arg)
+ *     {
+ *         return fprintf(arg, "%s: %" PRId64 " of %d\n", r->name, r->available, r->burst) < 0;
+ *     }
+ *
+ *     if (pgw_rates_each(h, show, stdout) == PGW_OUTCOME_EMPTY) puts("no rates");
+ */
+PGW_API pgw_status pgw_rates_each(pgw *h, int (*fn)(const pgw_rate_info *info, void *arg),
+                                  void *arg);
+/** @} */
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,7 @@
+# a group that is held goes on
+# function: _open_gates
+# roles: worker sql reaper group keeper
+# faults: -
+# pace: 4
+# seconds: 60
+s/r.held_until > now_is IS TRUE OR/false OR/

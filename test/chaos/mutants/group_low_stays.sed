@@ -1,0 +1,6 @@
+# where the search goes on is not lowered
+# function: _open_gates
+# roles: worker sql reaper group keeper
+# faults: -
+# pace: 4
+s/AND a.low > r.start OFFSET 0/AND false OFFSET 0/

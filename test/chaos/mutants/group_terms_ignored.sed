@@ -1,0 +1,7 @@
+# places that were freed under another limit count as before
+# function: _open_gates
+# roles: worker sql reaper group keeper
+# faults: -
+# pace: 4
+# seconds: 60
+s/e.credit > 0 AND e.terms = q.group_terms/e.credit > 0/
