@@ -118,6 +118,17 @@ void test_a_job_that_is_moved_frees_its_place_in_the_group(void)
     TEST_ASSERT_EQUAL_STRING("0 1 0 0 0", kit_places(b, "q"));
 }
 
+void test_a_job_that_is_moved_expires_in_its_new_queue(void)
+{
+    kit_do(a,
+           "SELECT pgwork.enqueue('q', '1', expires_at => clock_timestamp() + interval '1 hour')");
+    TEST_ASSERT_EQUAL_INT64(1, bulk("move", "{\"queue\":\"q\"}", "{\"to\":\"r\"}"));
+    kit_do(a, "UPDATE pgwork.expiring_job SET at = now() - interval '1 s'; UPDATE pgwork.live_job "
+              "SET expires_at = now() - interval '1 s'; SELECT pgwork.reap()");
+    TEST_ASSERT_EQUAL_STRING("r dead expired", kit_text(b, "SELECT queue || ' ' || state || ' ' || "
+                                                           "error FROM pgwork.job"));
+}
+
 /* -- while others claim -- */
 
 enum { RACERS = 6, JOBS = 2000 };
