@@ -391,6 +391,8 @@ BEGIN
     IF target.id <> q.id THEN
         UPDATE pgwork.unique_key k SET queue = target.id FROM (SELECT DISTINCT x FROM unnest(keys) x) u
          WHERE k.queue = q.id AND k.key = u.x AND k.id = ANY (ready || moved);
+        WITH e AS (DELETE FROM pgwork.expiring_job e WHERE e.queue = q.id AND e.id = ANY (ready || moved) RETURNING e.id, e.at)
+        SELECT count(pgwork._note_expiry(target.id, e.id, e.at)) INTO n FROM e;
     END IF;
     PERFORM pgwork._begin_event(), pgwork._leave(q.id, ready || moved) WHERE EXISTS (SELECT FROM pgwork.admitted_job a WHERE a.queue = q.id);
     n := coalesce(cardinality(ready), 0) + coalesce(cardinality(moved), 0);
