@@ -123,6 +123,7 @@ void test_raised_and_lowered_again_the_old_jobs_count(void)
     limit("NULL", 8, "hold");
     TEST_ASSERT_EQUAL_INT(7, kit_claim(a, "q", 10, jobs + 1));
     limit("NULL", 1, "hold");
+    TEST_ASSERT_EQUAL_INT(0, kit_claim(a, "q", 10, jobs + 8)); /* takes up what the limits left */
     for (int i = 0; i < 7; i++)
         TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, "complete", &jobs[i], ""));
     TEST_ASSERT_EQUAL_INT(0, kit_claim(a, "q", 10, jobs + 8));
@@ -415,6 +416,24 @@ void test_a_cancel_that_rolls_back_leaves_the_job_in_its_place(void)
     tick(c);
     TEST_ASSERT_EQUAL_INT(1, kit_claim(a, "q", 10, jobs));
     TEST_ASSERT_EQUAL_INT64(first, jobs[0].id);
+}
+
+void test_no_job_passes_one_that_is_being_cancelled(void)
+{
+    limit("NULL", 2, "hold");
+    fill(1, 4);
+    TEST_ASSERT_EQUAL_INT(2, kit_claim(a, "q", 10, jobs));
+    kit_do(b, "BEGIN");
+    kit_do(b, "SELECT * FROM pgwork.cancel('q', ARRAY(SELECT min(id) FROM pgwork.job WHERE state = "
+              "'gated'))");
+    for (int i = 0; i < 2; i++)
+        TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, "complete", &jobs[i], ""));
+    tick(c);
+    TEST_ASSERT_EQUAL_INT(0, kit_claim(a, "q", 10, jobs));
+    kit_do(b, "ROLLBACK");
+    tick(c);
+    TEST_ASSERT_EQUAL_INT(2, kit_claim(a, "q", 10, jobs));
+    TEST_ASSERT_LESS_THAN_INT64(jobs[1].id, jobs[0].id);
 }
 
 void test_a_late_commit_goes_in_front_of_younger_jobs(void)
