@@ -161,8 +161,7 @@ BEGIN
                 ELSE ARRAY[one || '_job', 't.id > $2 ORDER BY t.id', 'j.id, j.id, 1'] END)
                INTO went USING q.id, went.last, least(wanted, 10000), before;
             PERFORM pgwork._free(q.id, went.ids, went.keys) WHERE num_nonnulls(VARIADIC went.keys) > 0;
-            PERFORM pgwork._begin_event(), pgwork._leave(q.id, went.ids)
-              WHERE EXISTS (SELECT FROM pgwork.admitted_job a WHERE a.queue = q.id);
+            PERFORM pgwork._leave_gates(q.id, went.ids);
             gone := gone + went.jobs; wanted := wanted - went.rows;
             EXIT WHEN went.rows = 0 OR wanted = 0;
         END LOOP;

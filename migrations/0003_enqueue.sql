@@ -370,7 +370,7 @@ BEGIN
     END IF;
     IF gone.lane IS NULL THEN RETURN NULL; END IF;
     IF gone.key IS NOT NULL THEN PERFORM pgwork._free(q.id, ARRAY[one], ARRAY[gone.key]); END IF;
-    IF gone.grp IS NOT NULL THEN PERFORM pgwork._begin_event(), pgwork._leave(q.id, ARRAY[one]); END IF;
+    IF gone.grp IS NOT NULL THEN PERFORM pgwork._leave_gates(q.id, ARRAY[one]); END IF;
     INSERT INTO pgwork.done_job (id, created_at, queue, priority, attempt, cancelled, kind, key, tags, payload)
     SELECT one, gone.created_at, q.id, gone.lane / 2, gone.attempt, true, gone.kind, gone.key, gone.tags,
            gone.payload WHERE q.retention_ms > 0 ON CONFLICT DO NOTHING;

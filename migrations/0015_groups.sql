@@ -36,8 +36,12 @@ CREATE TABLE pgwork.admitted_job (
 CREATE INDEX admitted_job_gate ON pgwork.admitted_job (queue, gate, seq);
 CREATE INDEX admitted_job_dead ON pgwork.admitted_job (queue, gate) WHERE dead;
 
+-- The lock of a gate.
+CREATE FUNCTION pgwork._gate_lock(queue integer, gate text) RETURNS bigint LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN hashtextextended('pgwork.gate ' || gate, queue);
+
 CREATE TABLE pgwork.gate_event (
-    key    bigint NOT NULL,           -- the lock of the gate
+    key    bigint NOT NULL GENERATED ALWAYS AS (pgwork._gate_lock(queue, gate)) STORED,
     id     bigint NOT NULL DEFAULT nextval('pgwork.position'), queue integer NOT NULL, gate text NOT NULL,
     place  bigint NOT NULL,           -- look behind this place
     credit bigint NOT NULL DEFAULT 0, -- so many admitted jobs have left, under these terms
@@ -57,10 +61,6 @@ CREATE FUNCTION pgwork._gate_mark(queue integer) RETURNS pgwork.gate_mark LANGUA
 RETURN coalesce((SELECT t FROM pgwork.gate_mark t WHERE t.queue = _gate_mark.queue ORDER BY t.version DESC LIMIT 1),
                 (queue, 0, 0, 0, 0)::pgwork.gate_mark);
 
--- The lock of a gate.
-CREATE FUNCTION pgwork._gate_lock(queue integer, gate text) RETURNS bigint LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN hashtextextended('pgwork.gate ' || queue || ' ' || gate, 2);
-
 CREATE FUNCTION pgwork._place(priority integer, id bigint) RETURNS bigint
 LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN (priority::bigint << 58) + id;
 
@@ -75,7 +75,7 @@ END $$;
 CREATE FUNCTION pgwork._look_at_gate(queue integer, gate text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM pgwork._begin_event();
-    INSERT INTO pgwork.gate_event (key, queue, gate, place) VALUES (pgwork._gate_lock(queue, gate), queue, gate, -1);
+    INSERT INTO pgwork.gate_event (queue, gate, place) VALUES (queue, gate, -1);
 END $$;
 
 -- Stores new jobs of which some have to pass a gate. How many may be claimed, at once or when they are admitted.
@@ -94,8 +94,8 @@ BEGIN
          WHERE (u.grp IS NOT NULL OR q.queue_limit IS NOT NULL) AND coalesce(u.due <= now_is, true)
         RETURNING gate, place
     ), e AS (
-        INSERT INTO pgwork.gate_event (key, queue, gate, place)
-        SELECT pgwork._gate_lock(q.id, w.gate), q.id, w.gate, min(w.place) - 1 FROM w GROUP BY w.gate RETURNING gate
+        INSERT INTO pgwork.gate_event (queue, gate, place)
+        SELECT q.id, w.gate, min(w.place) - 1 FROM w GROUP BY w.gate RETURNING gate
     ) SELECT coalesce(n, 0) + count(*) INTO n FROM e;
     RETURN n;
 END $$;
@@ -121,8 +121,8 @@ BEGIN
     WITH a AS ( -- these stopped their groups, whose events were taken up meanwhile
         UPDATE pgwork.admitted_job a SET dead = false WHERE a.queue = q.id AND a.id = ANY (ids) AND a.dead
         RETURNING a.gate
-    ) INSERT INTO pgwork.gate_event (key, queue, gate, place)
-      SELECT DISTINCT pgwork._gate_lock(q.id, a.gate), q.id, a.gate, -1 FROM a;
+    ) INSERT INTO pgwork.gate_event (queue, gate, place)
+      SELECT DISTINCT q.id, a.gate, -1 FROM a;
     WITH l AS (
         DELETE FROM pgwork.dead_job d WHERE _to_gates.dead AND d.queue = q.id AND d.id = ANY (ids)
            AND pgwork._next_gate(q, d.id, d.grp) IS NOT NULL
@@ -140,8 +140,8 @@ BEGIN
            AND pgwork._next_gate(q, d.id, d.grp) IS NOT NULL
         RETURNING d.id, d.gate, d.place
     ), w AS (SELECT * FROM i UNION ALL SELECT * FROM u
-    ), e AS (INSERT INTO pgwork.gate_event (key, queue, gate, place)
-        SELECT pgwork._gate_lock(q.id, w.gate), q.id, w.gate, min(w.place) - 1 FROM w GROUP BY w.gate
+    ), e AS (INSERT INTO pgwork.gate_event (queue, gate, place)
+        SELECT q.id, w.gate, min(w.place) - 1 FROM w GROUP BY w.gate
     ) SELECT array_agg(w.id) INTO gone FROM w;
     PERFORM pgwork._wake(q.name, cardinality(gone)) WHERE q.notify AND gone <> '{}';
     RETURN ARRAY(SELECT u.id FROM unnest(ids) u (id) WHERE u.id <> ALL (coalesce(gone, '{}')));
@@ -155,9 +155,16 @@ BEGIN
         DELETE FROM pgwork.admitted_job a WHERE a.queue = _leave.queue AND a.id = ANY (ids)
            AND coalesce(a.gate = only_gate, true)
         RETURNING a.gate, a.low, a.terms, a.dead
-    ) INSERT INTO pgwork.gate_event (key, queue, gate, place, credit, terms)
-      SELECT pgwork._gate_lock(_leave.queue, a.gate), _leave.queue, a.gate, min(CASE WHEN a.dead THEN -1 ELSE a.low END),
+    ) INSERT INTO pgwork.gate_event (queue, gate, place, credit, terms)
+      SELECT _leave.queue, a.gate, min(CASE WHEN a.dead THEN -1 ELSE a.low END),
              CASE WHEN bool_or(a.dead) THEN 0 ELSE count(*) END, a.terms FROM a GROUP BY a.gate, a.terms;
+END $$;
+
+-- The same for jobs that leave in a statement that has not locked live_job, if their queue has admitted any.
+CREATE FUNCTION pgwork._leave_gates(queue integer, ids bigint[]) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pgwork._begin_event(), pgwork._leave(_leave_gates.queue, ids)
+      WHERE EXISTS (SELECT FROM pgwork.admitted_job a WHERE a.queue = _leave_gates.queue);
 END $$;
 
 -- Jobs were taken away unfinished, and are dead, cancelled or delayed now. By the policy of the group one that is to be
@@ -261,8 +268,8 @@ BEGIN
                      WHERE tick AND a.ctid = ANY (ARRAY(SELECT h.at FROM high h)) FOR UPDATE SKIP LOCKED))
         RETURNING a.gate, a.id
     ), again AS (
-        INSERT INTO pgwork.gate_event (key, queue, gate, place)
-        SELECT pgwork._gate_lock(q.id, s.gate), q.id, s.gate, min(s.start) FROM (
+        INSERT INTO pgwork.gate_event (queue, gate, place)
+        SELECT q.id, s.gate, min(s.start) FROM (
             SELECT '' AS gate, n.place - 1 AS start FROM next n UNION ALL
             SELECT f.gate, f.start FROM f WHERE NOT f.free UNION ALL
             SELECT h.gate, h.start FROM high h GROUP BY h.gate, h.start
@@ -285,15 +292,18 @@ END $$;
 
 -- For a claim that has found too few jobs: up to `most` may be claimed now. Returns how many.
 CREATE FUNCTION pgwork._admit(its_name text, most integer) RETURNS bigint LANGUAGE plpgsql AS $$
-DECLARE q pgwork.queue; m pgwork.gate_mark;
+DECLARE r record;
 BEGIN
-    SELECT * INTO q FROM pgwork.queue t WHERE t.name = its_name AND NOT t.paused
-       AND EXISTS (SELECT FROM pgwork.gate_event e WHERE e.queue = t.id AND e.id > (pgwork._gate_mark(t.id)).recent);
-    IF q.id IS NULL OR current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
+    -- Not by _gate_mark(): its call would be a fifth of an empty claim, which idle workers repeat.
+    SELECT t AS q, coalesce(m.recent, 0) AS recent, coalesce(m.floor, 0) AS floor INTO r FROM pgwork.queue t
+      LEFT JOIN LATERAL (SELECT m.recent, m.floor FROM pgwork.gate_mark m
+                          WHERE m.queue = t.id ORDER BY m.version DESC LIMIT 1) m ON true
+     WHERE t.name = its_name AND NOT t.paused
+       AND EXISTS (SELECT FROM pgwork.gate_event e WHERE e.queue = t.id AND e.id > coalesce(m.recent, 0));
+    IF NOT FOUND OR current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
         RETURN 0;
     END IF;
-    m := pgwork._gate_mark(q.id);
-    RETURN pgwork._take_up(q, most, m.recent, m.floor, false);
+    RETURN pgwork._take_up(r.q, most, r.recent, r.floor, false);
 END $$;
 
 -- Ready jobs that were there before their queue got a limit go to its gate. Whole rows: a row may be several jobs.
@@ -315,7 +325,7 @@ BEGIN
                (d.jobs).lease_ms, k.kind, (d.jobs).key, (d.jobs).error, (d.jobs).tags, k.payload, (d.jobs).body,
                coalesce((d.jobs).grp, ''), (d.jobs).expires_at, (d.jobs).meta, '', pgwork._place((d.jobs).lane / 2, k.id)
           FROM d CROSS JOIN LATERAL pgwork._jobs(d.jobs) k
-    ) INSERT INTO pgwork.gate_event (key, queue, gate, place) VALUES (pgwork._gate_lock(q.id, ''), q.id, '', -1);
+    ) INSERT INTO pgwork.gate_event (queue, gate, place) VALUES (q.id, '', -1);
 END $$;
 
 -- The part of each tick: takes up events, also those that lie further back than claims look; ends holds;
@@ -337,7 +347,7 @@ BEGIN
     END LOOP;
     FOR one IN SELECT a.queue, a.id FROM pgwork.admitted_job a WHERE a.dead AND NOT EXISTS (
                    SELECT FROM pgwork.dead_job d WHERE d.queue = a.queue AND d.id = a.id) LIMIT most LOOP
-        PERFORM pgwork._begin_event(), pgwork._leave(one.queue, ARRAY[one.id]);
+        PERFORM pgwork._leave_gates(one.queue, ARRAY[one.id]);
     END LOOP;
     SELECT * INTO r FROM pgwork.reaper_tick t ORDER BY t.version DESC LIMIT 1;
     FOR q IN SELECT * FROM pgwork.queue t
@@ -401,8 +411,8 @@ BEGIN
             ON CONFLICT ON CONSTRAINT group_rule_pkey DO UPDATE
            SET group_limit = coalesce(group_limit, r.group_limit), group_retry = coalesce(group_retry, r.group_retry);
     END IF;
-    INSERT INTO pgwork.gate_event (key, queue, gate, place)
-    SELECT pgwork._gate_lock(q.id, g), q.id, g, -1 FROM pgwork._groups(q.id, '', NULL) g WHERE grp IS NULL OR g = grp;
+    INSERT INTO pgwork.gate_event (queue, gate, place)
+    SELECT q.id, g, -1 FROM pgwork._groups(q.id, '', NULL) g WHERE grp IS NULL OR g = grp;
 END $$;
 
 -- At most so many jobs of the queue are admitted (ready or leased); NULL: no limit.

@@ -100,8 +100,7 @@ BEGIN
             pgwork._columns(('pgwork.' || place.name)::regclass, 'pgwork.dead_job'))
            INTO gone USING q.id, ids, now_is, q.expired;
         PERFORM pgwork._free(q.id, gone.ids, gone.keys) WHERE gone.keys IS NOT NULL;
-        PERFORM pgwork._begin_event(), pgwork._leave(q.id, gone.all_ids)
-          WHERE gone.n > 0 AND EXISTS (SELECT FROM pgwork.admitted_job a WHERE a.queue = q.id);
+        PERFORM pgwork._leave_gates(q.id, gone.all_ids) WHERE gone.n > 0;
         n := n + gone.n;
     END LOOP;
     RETURN n;

@@ -394,7 +394,7 @@ BEGIN
         WITH e AS (DELETE FROM pgwork.expiring_job e WHERE e.queue = q.id AND e.id = ANY (ready || moved) RETURNING e.id, e.at)
         SELECT count(pgwork._note_expiry(target.id, e.id, e.at)) INTO n FROM e;
     END IF;
-    PERFORM pgwork._begin_event(), pgwork._leave(q.id, ready || moved) WHERE EXISTS (SELECT FROM pgwork.admitted_job a WHERE a.queue = q.id);
+    PERFORM pgwork._leave_gates(q.id, ready || moved);
     n := coalesce(cardinality(ready), 0) + coalesce(cardinality(moved), 0);
     IF ready IS NOT NULL THEN PERFORM pgwork._promote(target, ready, false); END IF;
     RETURN n;
@@ -411,7 +411,7 @@ BEGIN
     ) SELECT count(*) AS n, array_agg(a.id) AS gone, array_agg(a.id) FILTER (WHERE a.key IS NOT NULL) AS ids, array_agg(a.key) FILTER (WHERE a.key IS NOT NULL) AS keys
         INTO gone FROM (SELECT * FROM r UNION ALL SELECT * FROM d UNION ALL SELECT * FROM l UNION ALL SELECT * FROM f) a;
     IF gone.keys IS NOT NULL THEN PERFORM pgwork._free(q.id, gone.ids, gone.keys); END IF;
-    PERFORM pgwork._begin_event(), pgwork._leave(q.id, gone.gone) WHERE EXISTS (SELECT FROM pgwork.admitted_job a WHERE a.queue = q.id);
+    PERFORM pgwork._leave_gates(q.id, gone.gone);
     RETURN gone.n;
 END $$;
 
