@@ -198,6 +198,13 @@ int cli_finish(int code)
     return cli_fail(CLI_OTHER, NULL, "cannot write to stdout: %s", strerror(errno));
 }
 
+int cli_listed(cli *c, pgw_status st, const char *none)
+{
+    if (st < 0) return cli_fail_at(c->h);
+    if (st == PGW_OUTCOME_EMPTY && none) cli_say(c, "%s", none);
+    return cli_finish(cli_code(st));
+}
+
 /* -- configuration -------------------------------------------------------------------------- */
 
 #define CLI_DSN_MAX 16384

@@ -122,6 +122,11 @@ bool cli_is_dsn(const char *word);
 /** Flushes stdout. @p code, or CLI_OTHER, told, when not everything could be written. */
 int cli_finish(int code);
 
+/** Ends a command that lists: fails, or says @p none when there was nothing (NULL: nothing is
+ * said).
+ */
+int cli_listed(cli *c, pgw_status st, const char *none);
+
 /** Memory, or the end of the program: the tool has nothing better to do without. */
 void *cli_alloc(size_t size);
 void *cli_realloc(void *p, size_t size);

@@ -195,5 +195,5 @@ int cmd_log(cli *c, int argc, char **argv)
     table_begin(&l.rows, headings, sizeof headings / sizeof *headings);
     pgw_status st = pgw_log_each(c->h, limit, log_each, &l);
     table_end(&l.rows);
-    return st < 0 ? cli_fail_at(c->h) : cli_finish(cli_code(st));
+    return cli_listed(c, st, NULL);
 }

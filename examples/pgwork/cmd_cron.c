@@ -100,11 +100,9 @@ static int cron_list(cli *c, int argc, char **argv)
     table_begin(&l.rows, headings, sizeof headings / sizeof *headings);
     pgw_status st = pgw_crons_each(c->h, a.count > 0 ? a.at[0] : NULL, cron_each, &l);
     table_end(&l.rows);
-    if (st < 0) return cli_fail_at(c->h);
     if (st == PGW_OUTCOME_EMPTY && a.count > 0)
         return cli_fail(CLI_NOTHING, NULL, "there is no schedule \"%s\"", a.at[0]);
-    if (st == PGW_OUTCOME_EMPTY) cli_say(c, "there are no schedules yet");
-    return cli_finish(cli_code(st));
+    return cli_listed(c, st, "there are no schedules yet");
 }
 
 /* -- making ----------------------------------------------------------------------------------- */

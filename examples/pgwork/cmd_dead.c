@@ -82,9 +82,8 @@ static int dead_by_error(cli *c, const char *queue)
     table_begin(&l.rows, headings, sizeof headings / sizeof *headings);
     pgw_status st = pgw_dead_errors_each(c->h, queue, dead_errors_each, &l);
     table_end(&l.rows);
-    if (st < 0) return cli_fail_at(c->h);
     if (st == PGW_OUTCOME_EMPTY && queue) cli_queue_there(c, queue);
-    return cli_finish(cli_code(st));
+    return cli_listed(c, st, NULL);
 }
 
 static int dead_list(cli *c, int argc, char **argv)
@@ -124,9 +123,8 @@ static int dead_list(cli *c, int argc, char **argv)
     pgw_status st = pgw_jobs_each(c->h, &o, dead_each, &l);
     table_end(&l.rows);
     cli_go_on(c, l.count, o.limit, l.last);
-    if (st < 0) return cli_fail_at(c->h);
     if (st == PGW_OUTCOME_EMPTY && o.queue) cli_queue_there(c, o.queue);
-    return cli_finish(cli_code(st));
+    return cli_listed(c, st, NULL);
 }
 
 static int dead_tell(const cli *c, pgw_status st, const char *name, int64_t n)

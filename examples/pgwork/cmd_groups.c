@@ -87,12 +87,11 @@ static int groups_list(cli *c, int argc, char **argv)
     table_begin(&l.rows, headings, sizeof headings / sizeof *headings);
     pgw_groups_opts which = PGW_GROUPS_OPTS_INIT;
     if (a.count > 1) which.group = a.at[1];
-    if (at_most > 0) which.at_most = at_most;
+    which.at_most = cli_limit(at_most);
     pgw_status st = pgw_groups_each(c->h, a.at[0], &which, groups_each, &l);
     table_end(&l.rows);
-    if (st < 0) return cli_fail_at(c->h);
     if (st == PGW_OUTCOME_EMPTY) cli_say(c, "there are no groups in queue \"%s\"", a.at[0]);
-    return cli_finish(cli_code(st));
+    return cli_listed(c, st, NULL);
 }
 
 /* ---- settings ---- */

@@ -226,7 +226,5 @@ int cmd_locks(cli *c, int argc, char **argv)
     table_begin(&l.rows, headings, sizeof headings / sizeof *headings);
     pgw_status st = pgw_locks_each(c->h, a.count ? a.at[0] : NULL, locks_each, &l);
     table_end(&l.rows);
-    if (st < 0) return cli_fail_at(c->h);
-    if (st == PGW_OUTCOME_EMPTY) cli_say(c, "there are no holders and no waiters");
-    return cli_finish(cli_code(st));
+    return cli_listed(c, st, "there are no holders and no waiters");
 }

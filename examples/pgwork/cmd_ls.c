@@ -121,7 +121,6 @@ int cmd_ls(cli *c, int argc, char **argv)
     table_end(&l.rows);
     running_free(&l.jobs);
     cli_go_on(c, l.count, limit, l.last);
-    if (st < 0) return cli_fail_at(c->h);
     if (st == PGW_OUTCOME_EMPTY && which.f.queue) cli_queue_there(c, which.f.queue);
-    return cli_finish(cli_code(st));
+    return cli_listed(c, st, NULL);
 }

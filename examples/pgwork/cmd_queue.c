@@ -97,9 +97,7 @@ static int queue_list(cli *c, int argc, char **argv)
     counts.at_most = cli_limit(at_most);
     pgw_status st = pgw_queues_each(c->h, &counts, queue_each, &l);
     table_end(&l.rows);
-    if (st < 0) return cli_fail_at(c->h);
-    if (st == PGW_OUTCOME_EMPTY) cli_say(c, "there are no queues yet");
-    return cli_finish(cli_code(st));
+    return cli_listed(c, st, "there are no queues yet");
 }
 
 static int queue_switch(cli *c, const char *name, const char *text, pgw_switch *value)

@@ -200,9 +200,7 @@ static int rate_list(cli *c, int argc, char **argv)
     table_begin(&l.rows, headings, sizeof headings / sizeof *headings);
     pgw_status st = pgw_rates_each(c->h, rate_each, &l);
     table_end(&l.rows);
-    if (st < 0) return cli_fail_at(c->h);
-    if (st == PGW_OUTCOME_EMPTY) cli_say(c, "there are no rates");
-    return cli_finish(cli_code(st));
+    return cli_listed(c, st, "there are no rates");
 }
 
 int cmd_rate(cli *c, int argc, char **argv)

@@ -480,10 +480,7 @@ static int sem_list(cli *c, int argc, char **argv)
         st = pgw_semas_each(c->h, sem_each, &l);
     }
     table_end(&l.rows);
-    if (st < 0) return cli_fail_at(c->h);
-    if (st == PGW_OUTCOME_EMPTY)
-        cli_say(c, l.name ? "no permits are held" : "there are no semaphores");
-    return cli_finish(cli_code(st));
+    return cli_listed(c, st, l.name ? "no permits are held" : "there are no semaphores");
 }
 
 int cmd_sem(cli *c, int argc, char **argv)

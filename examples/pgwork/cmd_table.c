@@ -278,9 +278,7 @@ static int table_list(cli *c, int argc, char **argv)
     table_begin(&l.rows, headings, sizeof headings / sizeof *headings);
     pgw_status st = pgw_tables_each(c->h, table_each, &l);
     table_end(&l.rows);
-    if (st < 0) return cli_fail_at(c->h);
-    if (st == PGW_OUTCOME_EMPTY) cli_say(c, "no tables are registered");
-    return cli_finish(cli_code(st));
+    return cli_listed(c, st, "no tables are registered");
 }
 
 int cmd_table(cli *c, int argc, char **argv)

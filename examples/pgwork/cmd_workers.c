@@ -106,11 +106,9 @@ int cmd_workers(cli *c, int argc, char **argv)
     table_begin(&l.rows, headings, sizeof headings / sizeof *headings);
     pgw_status st = pgw_workers_each(c->h, queue, workers_each, &l);
     table_end(&l.rows);
-    if (st < 0) return cli_fail_at(c->h);
-    if (st == PGW_OUTCOME_EMPTY && (!queue || cli_queue_there(c, queue))) {
-        cli_say(c, "no worker has reported within 30 s");
-    }
-    return cli_finish(cli_code(st));
+    if (st == PGW_OUTCOME_EMPTY && queue && !cli_queue_there(c, queue))
+        return cli_listed(c, st, NULL);
+    return cli_listed(c, st, "no worker has reported within 30 s");
 }
 
 int cmd_demand(cli *c, int argc, char **argv)

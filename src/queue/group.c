@@ -56,8 +56,7 @@ pgw_status pgw_group_hold(pgw *h, const char *queue, const char *group, int64_t 
                                  P_INT8_OR_NULL(for_ms, for_ms == PGW_UNLIMITED), P_END};
     pgw_status st = group_check(h, queue, group);
 
-    if (st == PGW_OK && for_ms != PGW_UNLIMITED)
-        st = pgw__check_int(h, "for_ms", for_ms, 0, PGW__DELAY_MAX_MS);
+    if (st == PGW_OK) st = pgw__check_wait(h, "for_ms", for_ms, PGW__DELAY_MAX_MS);
     return st == PGW_OK ? pgw__ask(h, PGW__SQL_GROUP_HOLD, params) : st;
 }
 

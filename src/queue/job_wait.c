@@ -52,8 +52,7 @@ static pgw_status wait_check(pgw *h, pgw_wait_opts *mine, const pgw_wait_opts *g
     if (st == PGW_OK) st = pgw__check_opts(h, "opts", mine, sizeof(*mine), given);
     if (st == PGW_OK && mine->queue != NULL) st = pgw__check_queue(h, mine->queue);
     if (st == PGW_OK) st = pgw__check_int(h, "opts->id", mine->id, 1, INT64_MAX);
-    if (st == PGW_OK && mine->timeout_ms != PGW_UNLIMITED)
-        st = pgw__check_int(h, "opts->timeout_ms", mine->timeout_ms, 0, INT64_MAX);
+    if (st == PGW_OK) st = pgw__check_wait(h, "opts->timeout_ms", mine->timeout_ms, INT64_MAX);
     if (st == PGW_OK) st = pgw__check_unarmed(h, NULL);
     if (st == PGW_OK && pgw__pq_in_txn(h) && pgw__pq_check_session(h) == PGW_OK)
         st = pgw__pq_reject(h, PGW_EMISUSE,
@@ -71,9 +70,9 @@ pgw_status pgw_job_wait(pgw *h, const pgw_wait_opts *opts, pgw_batch **job)
 
     if (job != NULL) *job = NULL;
     st = wait_check(h, &o, opts, job);
-    deadline = o.timeout_ms != PGW_UNLIMITED ? pgw__deadline_in(o.timeout_ms) : INT64_MAX;
+    deadline = pgw__deadline_in(o.timeout_ms);
     while (st == PGW_OK) {
-        int64_t left, pause_ms;
+        int64_t until;
 
         st = wait_look(h, o.queue, o.id, job);
         if (st == PGW_OUTCOME_EMPTY) {
@@ -86,10 +85,9 @@ pgw_status pgw_job_wait(pgw *h, const pgw_wait_opts *opts, pgw_batch **job)
         pgw_batch_free(*job);
         *job = NULL;
         seen = true;
-        left = pgw__deadline_left_ms(deadline);
-        if (left == 0) return PGW_OUTCOME_EMPTY;
-        pause_ms = pgw__backoff_grow_ms(&next_ms, WAIT_MOST_MS);
-        st = pgw__pq_wait(h, pause_ms < left ? pause_ms : left, PGW_NO_FD);
+        if (pgw__deadline_left_ms(deadline) == 0) return PGW_OUTCOME_EMPTY;
+        until = pgw__deadline_in(pgw__backoff_grow_ms(&next_ms, WAIT_MOST_MS));
+        st = pgw__pq_wait(h, pgw__deadline_left_ms(pgw__deadline_min(until, deadline)), PGW_NO_FD);
         if (st == PGW_OUTCOME_EMPTY) st = PGW_OK;
     }
     return st;
