@@ -14,7 +14,7 @@ pgw_status pgw__status_from_sqlstate(const char *sqlstate, bool commit_in_flight
 
 /* The same for an error that the session survived. A code of a lost session then means another
  * session, for example of a trigger that calls another server, and the statement is rolled back.
- * */
+ */
 pgw_status pgw__status_in_session(const char *sqlstate, bool commit_in_flight, bool writes);
 
 /* The same for an endless loop. A read-only server may have been the primary a moment ago, and the

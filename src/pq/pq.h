@@ -58,6 +58,8 @@ typedef struct pgw__param {
 /* initializers, which the formatter takes for blocks */
 /* clang-format off */
 #define P_BOOL(x) {.type = PGW__BOOL, .v.b = (x)}
+#define P_SWITCH(x) /* a pgw_switch; PGW_SWITCH_DEFAULT: SQL NULL */ \
+    {.type = PGW__BOOL, .null = (x) == PGW_SWITCH_DEFAULT, .v.b = (x) == PGW_SWITCH_ON}
 #define P_INT4(x) {.type = PGW__INT4, .v.i = (x)}
 #define P_INT8(x) {.type = PGW__INT8, .v.i = (x)}
 #define P_INT8_OR_NULL(x, isnull) {.type = PGW__INT8, .null = (isnull), .v.i = (x)}
@@ -138,7 +140,7 @@ pgw_status pgw__pq_call(pgw *h, const pgw__call *call);
 
 /* The same for text that is not a registered statement (generated SQL of the module table, DDL of
  * migrate): name is for errors and logs. Several statements in one text only without parameters.
- * */
+ */
 pgw_status pgw__pq_text(pgw *h, const char *name, const char *sql, const pgw__call *call);
 
 /* BEGIN / COMMIT / ROLLBACK on an opened handle; PGW_EMISUSE on an attached one. COMMIT that became
@@ -155,7 +157,7 @@ uint64_t pgw__pq_txn(const pgw *h);
 
 /* COPY name FROM STDIN in binary: sql is the COPY statement. Data may come in any pieces.
  * end(keep=false) aborts. Errors of the server are known at the end: libpq keeps them until then.
- * */
+ */
 pgw_status pgw__pq_copy_begin(pgw *h, const char *name, const char *sql);
 pgw_status pgw__pq_copy_data(pgw *h, const void *data, size_t n);
 pgw_status pgw__pq_copy_end(pgw *h, bool keep);
@@ -221,7 +223,7 @@ void pgw__pq_on_notified(pgw *h, pgw__notified_fn *fn, void *arg);
  * then. */
 int pgw__pq_slot(const pgw *h, char channel[64]);
 /* Identifies this handle among all handles of all machines: random, and kept when it reconnects.
- * */
+ */
 uint64_t pgw__pq_mark(const pgw *h);
 /* 16 bytes that the module table keeps with the handle: the last operation id of its own making
  * that has done its work; zeros at first. */
@@ -284,7 +286,7 @@ pgw_status pgw__pq_about(pgw *h, size_t index, pgw_status st);
 /* The same diagnostics, with another status and hint. Returns st. */
 pgw_status pgw__pq_advise(pgw *h, pgw_status st, const char *hint);
 /* The same as pgw__pq_fail() outside a verb: the verb that pgw_async() announced is still to come.
- * */
+ */
 pgw_status pgw__pq_remark(pgw *h, pgw_status st, const char *message, const char *hint);
 pgw_status pgw__pq_error_status(const pgw *h);
 const char *pgw__pq_error_message(const pgw *h);

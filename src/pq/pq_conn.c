@@ -455,7 +455,7 @@ static bool conn_has_other_times(const pgw *h)
 }
 
 /* Settings that start-up options do not make. Behind a pooler they are sent with each transaction.
- * */
+ */
 static const char *conn_late_settings(const pgw *h)
 {
     const bool timed = PQserverVersion(h->conn) >= CONN_TRANSACTION_TIMEOUT; /* older: unknown */

@@ -94,7 +94,7 @@ int64_t pgw__batch_since_us(const pgw_batch *batch);
 bool pgw__batch_quarantined(const pgw_batch *batch);
 
 /* The server's word for the outcome of a job ("new", "stale", ...); PGW_EPROTO for an unknown one.
- * */
+ */
 pgw_status pgw__job_outcome(const pgw__rows *rows, int row, int col);
 
 /* Ids and tokens of refs as columns; one token where all share it, as jobs that were claimed

@@ -1,5 +1,5 @@
 /* job_list: functions for operators: list jobs, move delayed ones, redrive or purge dead letters.
- * */
+ */
 #include "queue/job.h"
 
 #include "base/name.h"

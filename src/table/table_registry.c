@@ -121,7 +121,7 @@ typedef struct registry_entry {
 } registry_entry;
 
 /* The list outlives the answer that it came from; the names are held by a table without columns.
- * */
+ */
 typedef struct registry {
     pgw_table *names;
     registry_entry *entries;

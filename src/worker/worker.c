@@ -21,15 +21,13 @@
 #define WORKER_QUEUES_MAX      64
 #define WORKER_LOCK_MS         2000 /* as long at most as a locked row may hold up all the rest */
 #define WORKER_COMPONENT       "worker"
-#define WORKER_PACE_US         50000 /* ms of work to prefetch, by the last measurement ... */
+#define WORKER_PACE_US         50000 /* us of work to prefetch, by the last measurement ... */
 #define WORKER_PACE_EACH_US    10000 /* ... which is at least this old */
 #define WORKER_STALE_MS        1000  /* all handlers are busy for so long: others may be idle */
 #define WORKER_REGISTER_MIN_MS 1000  /* before it tries again to register as a waiter */
 #define WORKER_REGISTER_MAX_MS 60000
 
-/* ---- birth and death ----
- *
- *  */
+/* ---- birth and death ---- */
 
 /* The program's callback hears one thread at a time. */
 static void worker_log(pgw_log_level level, const char *component, const char *message, void *arg)
@@ -208,9 +206,7 @@ pgw_status pgw_worker_get_stats(const pgw_worker *w, pgw_worker_stats *stats)
     return PGW_OK;
 }
 
-/* ---- trouble ----
- *
- *  */
+/* ---- trouble ---- */
 
 /* What a failed call means for the loop: wait before the next one, or give up. A worker that gave
  * up still waits for handlers and reports their results, so it also pauses between calls; but the
@@ -411,9 +407,7 @@ static void worker_unregister(pgw_worker *w)
     pgw__pq_drop(w->loop.h); /* or it would be registered for as long as the session lives */
 }
 
-/* ---- claiming ----
- *
- *  */
+/* ---- claiming ---- */
 
 /* Registered: notifications wake the worker up. It still claims now and then. */
 static void worker_await_wakeup(pgw_worker *w)
@@ -562,9 +556,7 @@ static void worker_exchange(pgw_worker *w, const pgw__worker_plan *plan)
     w->loop.woken = false;
 }
 
-/* ---- the loop ----
- *
- *  */
+/* ---- the loop ---- */
 
 /* Waits on the server's socket, the handlers, and the stop; the connection's death ends it, too. */
 static void worker_wait(pgw_worker *w, int64_t wait_ms)

@@ -211,9 +211,7 @@ pgw_status pgw__worker_heartbeat_listen(pgw_worker *w)
     return pgw__pq_listen(w->heartbeat.h, channel);
 }
 
-/* ---- asking the server ----
- *
- *  */
+/* ---- asking the server ---- */
 
 static void heartbeat_answered(pgw *h, pgw_status st, void *arg)
 {
@@ -435,7 +433,7 @@ static int64_t heartbeat_rests_until(const pgw_worker *w)
 
 /* With the lock held. Some failures are permanent, such as a schema that is too new. Then the main
  * loop ends the worker, which would otherwise claim jobs and lose those that outlast their lease.
- * */
+ */
 static void heartbeat_failed(pgw_worker *w, const pgw *h, pgw_status st, const char *what,
                              const char *diagnostics)
 {

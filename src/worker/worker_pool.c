@@ -364,9 +364,7 @@ static void pool_put(pgw_worker *w, pgw_task **tasks, size_t n, int64_t now_us)
 {
     size_t i;
 
-    if (tasks[0]->kind->limit < INT_MAX)
-        pgw__kind_ran(tasks[0]->kind, pgw__clock_us() - tasks[0]->began_us);
-
+    if (tasks[0]->kind->limit < INT_MAX) pgw__kind_ran(tasks[0]->kind, now_us - tasks[0]->began_us);
     w->shared.busy--;
     w->shared.finished += (int64_t)n;
     w->shared.running -= (int)n;
@@ -482,8 +480,7 @@ bool pgw__worker_dismiss(pgw_worker *w)
 
         if (!handler->started) continue;
         while (!handler->left && handler->held == 0) pthread_cond_wait(&w->left, &w->lock);
-        if (!handler
-                 ->left) { /* in a handler that does not return: it will find its way out alone */
+        if (!handler->left) { /* in a handler that does not return: the thread ends alone */
             handler->alone = true;
             w->shared.owners++;
             all = false;

@@ -11,14 +11,13 @@
 #include "base/mem.h"
 #include "call/check.h"
 
-#define REPORT_FIRST_MS \
-    500 /* after the start: jobs of a worker that ends at once are told at its end */
-#define REPORT_BUSY_MS 5000  /* between two reports, and while nothing changes: */
-#define REPORT_IDLE_MS 10000 /* the server takes a worker for gone after three times as long */
-#define REPORT_REST_MS 60000 /* after one that failed */
-#define REPORT_CALL_MS 1000  /* as long at most as it may hold up the heartbeat */
-#define REPORT_LAST_MS 500
-#define REPORT_LONG_US 1000000 /* a job that runs for so long is named */
+#define REPORT_FIRST_MS 500   /* after the start; a worker that ends before reports at its end */
+#define REPORT_BUSY_MS  5000  /* between two reports, and while nothing changes: */
+#define REPORT_IDLE_MS  10000 /* the server takes a worker for gone after three times as long */
+#define REPORT_REST_MS  60000 /* after one that failed */
+#define REPORT_CALL_MS  1000  /* as long at most as it may hold up the heartbeat */
+#define REPORT_LAST_MS  500
+#define REPORT_LONG_US  1000000 /* a job that runs for so long is named */
 
 bool pgw__report_init(pgw_worker *w)
 {
