@@ -59,7 +59,7 @@ static int64_t pool_due_at(const pgw_worker *w, const pgw_task *t)
     int64_t at;
 
     if (t->taskset->done > 0) return late;
-    at = (w->given.concurrency == 0 ? w->shared.began_at : pgw__clock_ms()) + w->given.flush_ms;
+    at = (w->given.concurrency == 0 ? w->pool->began_at : pgw__clock_ms()) + w->given.flush_ms;
     return at < late ? at : late;
 }
 
@@ -91,7 +91,7 @@ static void pool_make_room(pgw_worker *w, pgw_task *t)
     next = pool_stop_waiting(w, t->kind);
     if (next == NULL) return;
     pool_make_ready(w, next);
-    pthread_cond_signal(&w->work);
+    pthread_cond_signal(&w->pool->work);
 }
 
 /* ---- giving back ---- */
@@ -131,7 +131,7 @@ static void pool_put_off(pgw_worker *w, pgw_task *t, int64_t now)
 
 static int pool_free(const pgw_worker *w)
 {
-    return w->given.batch * (pgw__worker_handlers(w) - w->shared.busy);
+    return w->given.batch * (pgw__worker_handlers(w) - w->pool->busy);
 }
 
 /* With the lock held. A job in its last attempt would be dead, should this process die before it
@@ -182,7 +182,7 @@ pgw_status pgw__worker_admit(pgw_worker *w, pgw_batch *batch, int64_t since, int
     }
     atomic_fetch_add(&w->n.claimed, (int64_t)n);
 
-    pthread_mutex_lock(&w->lock);
+    pthread_mutex_lock(&w->pool->lock);
     c->next = w->shared.tasksets;
     if (c->next != NULL) c->next->prev = c;
     w->shared.tasksets = c;
@@ -197,11 +197,11 @@ pgw_status pgw__worker_admit(pgw_worker *w, pgw_batch *batch, int64_t since, int
         w->shared.heartbeat_at = extend_at;
         pgw__worker_heartbeat_wake(w);
     }
-    if (n >= (size_t)w->shared.idle)
-        pthread_cond_broadcast(&w->work);
+    if (n >= (size_t)w->pool->idle)
+        pthread_cond_broadcast(&w->pool->work);
     else
-        for (i = 0; i < n; i++) pthread_cond_signal(&w->work);
-    pthread_mutex_unlock(&w->lock);
+        for (i = 0; i < n; i++) pthread_cond_signal(&w->pool->work);
+    pthread_mutex_unlock(&w->pool->lock);
     return PGW_OK;
 }
 
@@ -210,13 +210,13 @@ void pgw__worker_release_ready(pgw_worker *w, const char *queue)
     const int64_t now = pgw__clock_ms();
     pgw_task *t;
 
-    for (size_t i = 0; i < w->given.kinds_count; i++)
-        for (int left = w->given.kinds[i]->waiting.count; left > 0; left--) {
-            t = pool_stop_waiting(w, w->given.kinds[i]);
+    for (size_t i = 0; i < w->pool->kinds_count; i++)
+        for (int left = w->pool->kinds[i]->waiting.count; left > 0; left--) {
+            t = pool_stop_waiting(w, w->pool->kinds[i]);
             if (queue == NULL || strcmp(pgw_job_queue(t->job), queue) == 0) {
                 pool_return(w, t, PGW_VERDICT_RELEASE, now);
             } else {
-                pgw__list_push(&w->given.kinds[i]->waiting, t);
+                pgw__list_push(&w->pool->kinds[i]->waiting, t);
                 w->shared.waiting++;
             }
         }
@@ -231,8 +231,8 @@ void pgw__worker_release_ready(pgw_worker *w, const char *queue)
 
 void pgw__worker_give_up_waiting(pgw_worker *w, int64_t now)
 {
-    for (size_t i = 0; w->shared.waiting > 0 && i < w->given.kinds_count; i++) {
-        pgw__kind *kind = w->given.kinds[i];
+    for (size_t i = 0; w->shared.waiting > 0 && i < w->pool->kinds_count; i++) {
+        pgw__kind *kind = w->pool->kinds[i];
 
         if (!pgw__kind_hangs(kind, now)) continue;
         for (int left = kind->waiting.count; left > 0; left--)
@@ -333,8 +333,8 @@ static size_t pool_take(pgw_worker *w, pgw_task **tasks, int64_t now_us)
         pool_begin(w, t, now_us);
         tasks[n++] = t;
     }
-    w->shared.began_at = now;
-    w->shared.busy += n > 0;
+    w->pool->began_at = now;
+    w->pool->busy += n > 0;
     w->shared.running += (int)n;
     atomic_store(&w->n.running, w->shared.running);
     return n;
@@ -365,8 +365,8 @@ static void pool_put(pgw_worker *w, pgw_task **tasks, size_t n, int64_t now_us)
     size_t i;
 
     if (tasks[0]->kind->limit < INT_MAX) pgw__kind_ran(tasks[0]->kind, now_us - tasks[0]->began_us);
-    w->shared.busy--;
-    w->shared.finished += (int64_t)n;
+    w->pool->busy--;
+    w->pool->finished += (int64_t)n;
     w->shared.running -= (int)n;
     atomic_store(&w->n.running, w->shared.running);
     for (i = 0; i < n; i++) {
@@ -376,7 +376,7 @@ static void pool_put(pgw_worker *w, pgw_task **tasks, size_t n, int64_t now_us)
         pool_make_room(w, t);
         if (t->verdict == PGW_VERDICT_SETTLED)
             pool_settled(w, t);
-        else if (w->shared.closing) /* no thread is left to report it */
+        else if (w->pool->closing) /* no thread is left to report it */
             pgw__worker_drop(t);
         else if (t->verdict == PGW_VERDICT_HOLD)
             pool_hold(w, t);
@@ -386,6 +386,21 @@ static void pool_put(pgw_worker *w, pgw_task **tasks, size_t n, int64_t now_us)
 }
 
 /* ---- handlers ---- */
+
+bool pgw__worker_handlers_init(const pgw_worker *w)
+{
+    const size_t n = (size_t)pgw__worker_handlers(w);
+    pgw__pool *p = w->pool;
+
+    p->handlers = pgw__mem_zero(n, sizeof(p->handlers[0]));
+    for (size_t i = 0; p->handlers != NULL && i < n; i++) {
+        p->handlers[i].pool = p;
+        p->handlers[i].tasks = pgw__mem_zero((size_t)w->given.batch, sizeof(pgw_task *));
+        if (p->handlers[i].tasks == NULL) return false;
+        p->handlers_count = i + 1;
+    }
+    return p->handlers != NULL;
+}
 
 static void pool_call(pgw_task **tasks, size_t n)
 {
@@ -400,35 +415,46 @@ static void pool_call(pgw_task **tasks, size_t n)
 
 void pgw__worker_run_here(pgw_worker *w)
 {
-    pgw_task **tasks = w->shared.handlers[0].tasks;
+    pgw_task **tasks = w->pool->handlers[0].tasks;
     size_t n;
 
-    pthread_mutex_lock(&w->lock);
+    pthread_mutex_lock(&w->pool->lock);
     n = pool_take(w, tasks, pgw__clock_us());
-    pthread_mutex_unlock(&w->lock);
+    pthread_mutex_unlock(&w->pool->lock);
     if (n == 0) return;
     pool_call(tasks, n);
-    pthread_mutex_lock(&w->lock);
+    pthread_mutex_lock(&w->pool->lock);
     pool_put(w, tasks, n, pgw__clock_us());
-    pthread_mutex_unlock(&w->lock);
+    pthread_mutex_unlock(&w->pool->lock);
+}
+
+/* The source whose jobs are next. NULL: there is nothing to start. */
+static pgw_worker *pool_next(const pgw__pool *p)
+{
+    for (size_t i = 0; i < p->sources_count; i++)
+        if (p->sources[i]->shared.ready.first != NULL && !pgw__worker_blocked(p->sources[i]))
+            return p->sources[i];
+    return NULL;
 }
 
 static void *pool_thread(void *arg)
 {
     pgw__handler_thread *handler = arg;
-    pgw_worker *w = handler->worker;
+    pgw__pool *p = handler->pool;
     int64_t now_us = 0; /* read once for the end of a job and the start of the next */
     bool last;
 
-    pthread_mutex_lock(&w->lock);
+    pthread_mutex_lock(&p->lock);
     for (;;) {
-        while ((w->shared.ready.first == NULL || pgw__worker_blocked(w)) && !w->shared.closing) {
-            w->shared.idle++;
-            pthread_cond_wait(&w->work, &w->lock);
-            w->shared.idle--;
+        pgw_worker *w;
+
+        while ((w = pool_next(p)) == NULL && !p->closing) {
+            p->idle++;
+            pthread_cond_wait(&p->work, &p->lock);
+            p->idle--;
             now_us = 0;
         }
-        if (w->shared.closing) break;
+        if (p->closing) break;
         if (now_us == 0) now_us = pgw__clock_us();
         handler->held = pool_take(w, handler->tasks, now_us);
         pool_stir(w);
@@ -436,29 +462,32 @@ static void *pool_thread(void *arg)
             now_us = 0;
             continue;
         }
-        pthread_mutex_unlock(&w->lock);
+        pthread_mutex_unlock(&p->lock);
         pool_call(handler->tasks, handler->held);
-        pthread_mutex_lock(&w->lock);
+        pthread_mutex_lock(&p->lock);
         now_us = pgw__clock_us();
         pool_put(w, handler->tasks, handler->held, now_us);
         handler->held = 0;
         pool_stir(w);
     }
     handler->left = true;
-    last = handler->alone && --w->shared.owners == 0;
-    pthread_cond_broadcast(&w->left);
-    pthread_mutex_unlock(&w->lock);
-    if (last) pgw__worker_destroy(w);
+    last = handler->alone && --p->owners == 0;
+    pthread_cond_broadcast(&p->left);
+    pthread_mutex_unlock(&p->lock);
+    if (last) pgw__worker_destroy(p);
     return NULL;
 }
 
-pgw_status pgw__worker_hire(pgw_worker *w)
+static size_t pool_threads(const pgw__pool *p)
 {
-    int i;
+    return (size_t)p->sources[0]->given.concurrency;
+}
 
-    w->shared.closing = false;
-    for (i = 0; i < w->given.concurrency; i++) {
-        pgw__handler_thread *handler = &w->shared.handlers[i];
+pgw_status pgw__worker_hire(pgw__pool *p)
+{
+    p->closing = false;
+    for (size_t i = 0; i < pool_threads(p); i++) {
+        pgw__handler_thread *handler = &p->handlers[i];
 
         handler->left = handler->alone = false; /* it may be left from the last run */
         handler->started = pgw__worker_start(&handler->thread, pool_thread, handler) == PGW_OK;
@@ -467,28 +496,28 @@ pgw_status pgw__worker_hire(pgw_worker *w)
     return PGW_OK;
 }
 
-bool pgw__worker_dismiss(pgw_worker *w)
+bool pgw__worker_dismiss(pgw__pool *p)
 {
+    const size_t n = pool_threads(p);
     bool all = true;
-    int i;
 
-    pthread_mutex_lock(&w->lock);
-    w->shared.closing = true;
-    pthread_cond_broadcast(&w->work);
-    for (i = 0; i < w->given.concurrency; i++) {
-        pgw__handler_thread *handler = &w->shared.handlers[i];
+    pthread_mutex_lock(&p->lock);
+    p->closing = true;
+    pthread_cond_broadcast(&p->work);
+    for (size_t i = 0; i < n; i++) {
+        pgw__handler_thread *handler = &p->handlers[i];
 
         if (!handler->started) continue;
-        while (!handler->left && handler->held == 0) pthread_cond_wait(&w->left, &w->lock);
+        while (!handler->left && handler->held == 0) pthread_cond_wait(&p->left, &p->lock);
         if (!handler->left) { /* in a handler that does not return: the thread ends alone */
             handler->alone = true;
-            w->shared.owners++;
+            p->owners++;
             all = false;
         }
     }
-    pthread_mutex_unlock(&w->lock);
-    for (i = 0; i < w->given.concurrency; i++) {
-        pgw__handler_thread *handler = &w->shared.handlers[i];
+    pthread_mutex_unlock(&p->lock);
+    for (size_t i = 0; i < n; i++) {
+        pgw__handler_thread *handler = &p->handlers[i];
 
         if (!handler->started) continue;
         if (handler->alone)
@@ -528,10 +557,10 @@ int pgw_task_fd(pgw_task *task)
 {
     pgw_worker *w = task->worker;
 
-    pthread_mutex_lock(&w->lock);
+    pthread_mutex_lock(&w->pool->lock);
     if (task->wake.read_fd < 0 && pgw__wake_open(&task->wake) && pgw_task_signals(task) != 0)
         pgw__worker_raise(task, pgw_task_signals(task));
-    pthread_mutex_unlock(&w->lock);
+    pthread_mutex_unlock(&w->pool->lock);
     return task->wake.read_fd;
 }
 

@@ -135,8 +135,10 @@ struct pgw__taskset {
     pgw_task tasks[];
 };
 
+typedef struct pgw__pool pgw__pool;
+
 typedef struct pgw__handler_thread { /* a handler thread */
-    pgw_worker *worker;
+    pgw__pool *pool;
     pthread_t thread;
     bool started, left;
     bool alone;       /* left behind by the main loop */
@@ -191,25 +193,51 @@ typedef struct pgw__extension {
     char error[PGW__ERROR_LINE]; /* ... for this reason, written before */
 } pgw__extension;
 
-/* Grouped by owner: which thread may use a field, and under which lock. */
-struct pgw_worker {
+#define PGW__SOURCES_MAX 1
+
+/* The handlers, and what goes with them. */
+struct pgw__pool {
+    pgw_worker *sources[PGW__SOURCES_MAX];
+    size_t sources_count;
+
     /* Set by pgw_worker_new(), pgw_worker_handle() and pgw_worker_on_ready(); only read while the
      * worker runs. */
+    pgw__kind rest;    /* of kinds that are not among these ... */
+    pgw__kind **kinds; /* ... sorted by name */
+    size_t kinds_count;
+    void (*on_ready)(void *arg);
+    void *ready_arg;
+    pgw__log user_log; /* called under log_lock */
+    pthread_mutex_t log_lock;
+
+    /* Guards what follows, and what is `shared` of a worker, as well as its tasks. */
+    pthread_mutex_t lock;
+    pthread_cond_t work; /* there is something in `ready`, or the pool closes */
+    pthread_cond_t left; /* a handler thread is leaving */
+    bool runs, closing;
+    int idle;
+    int busy;         /* handlers that run: of threads, each */
+    int64_t finished; /* jobs that handlers have returned from, ever */
+    int64_t began_at; /* the last handler */
+    int owners;       /* the caller, and threads that were left behind */
+    pgw__handler_thread *handlers;
+    size_t handlers_count;
+};
+
+/* Grouped by owner: which thread may use a field, and under which lock. */
+struct pgw_worker {
+    pgw__pool *pool;
+
+    /* Set by pgw_worker_new(); only read while the worker runs. */
     struct {
         pgw_conf *conf;
         char **queues;
         size_t queues_count;
-        pgw__kind rest;    /* of kinds that are not among these ... */
-        pgw__kind **kinds; /* ... sorted by name */
-        size_t kinds_count;
-        void (*on_ready)(void *arg);
-        void *ready_arg;
         int concurrency, prefetch, batch, flush_jobs;
         int64_t lease_ms, timeout_ms, flush_ms, stop_ms, call_ms, connect_ms, poll_ms, max_jobs;
         size_t output_max;
         bool drain, notify;
-        pgw__log log, user_log; /* log calls user_log under log_lock */
-        pthread_mutex_t log_lock;
+        pgw__log log; /* passes on to the pool's user_log */
     } given;
 
     /* Of the main loop's thread. */
@@ -261,15 +289,12 @@ struct pgw_worker {
     } heartbeat;
     pgw__extension extension; /* the heartbeat's; the main loop's without threads */
 
-    /* Guarded by `lock`, as are the tasks; `wake` may be poked without it. */
-    pthread_mutex_t lock;
-    pthread_cond_t work; /* there is something in `ready`, or the pool closes */
-    pthread_cond_t left; /* a handler thread is leaving */
+    /* Guarded by the pool's lock, as are the tasks; `wake` may be poked without it. */
     struct {
         pgw__wake wake; /* ends the main loop's wait */
         bool waits;     /* the main loop waits: compare with `view`, and poke if it would act */
         pgw__worker_view view;
-        bool closing, heartbeat_ends;
+        bool heartbeat_ends;
         int64_t heartbeat_at; /* when the heartbeat means to wake up */
         pgw__taskset *tasksets;
         pgw__list ready, done;
@@ -278,20 +303,14 @@ struct pgw_worker {
         int done_before;   /* results when the last claim came in */
         int whole;         /* of `done`: of whole tasksets */
         int64_t due_at;    /* the earliest of all tasksets */
-        int running, idle;
-        int busy;              /* handlers that run: of threads, each */
-        int64_t finished;      /* jobs that handlers have returned from, ever */
+        int running;
         int telling;           /* results that are on their way to the server */
         bool unfit;            /* something in `ready` has a signal, and is not to start */
-        int64_t began_at;      /* the last handler */
         pgw_task *quarantined; /* a job that may have killed its last worker: see worker_pool.c */
         int64_t hold_until;    /* no claim before, for its sake */
-        int owners;            /* the caller, and threads that were left behind */
-        pgw__handler_thread *handlers;
-        size_t handlers_count;
     } shared;
 
-    /* Of the heartbeat, or the main loop without one; `tallies` and `lease_ms` under `lock`. */
+    /* Of the heartbeat, or the main loop without one; `tallies` and `lease_ms` under the lock. */
     struct {
         pgw__tally *tallies; /* one for each queue */
         int64_t *versions, *counts;
@@ -308,7 +327,9 @@ struct pgw_worker {
     } n;
 };
 
-void pgw__worker_destroy(pgw_worker *w);
+void pgw__worker_destroy(pgw__pool *p);
+void pgw__worker_source_free(pgw_worker *w);   /* of a pool that does not have it */
+bool pgw__worker_runs(pgw__pool *p);           /* or handlers of the last run are still busy */
 int pgw__worker_handlers(const pgw_worker *w); /* handlers that may run at once */
 /* A thread that gets no signals of the program's. */
 pgw_status pgw__worker_start(pthread_t *thread, void *(*fn)(void *), void *arg);
