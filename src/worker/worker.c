@@ -32,16 +32,24 @@
 /* The program's callback hears one thread at a time. */
 static void worker_log(pgw_log_level level, const char *component, const char *message, void *arg)
 {
-    pgw__pool *p = ((const pgw_worker *)arg)->pool;
+    const pgw_worker *w = arg;
+    pgw__pool *p = w->pool;
+    char line[PGW__ERROR_LINE + PGW__SOURCE_NAME];
 
+    if (p->sources_count > 1) {
+        snprintf(line, sizeof(line), "source %s: %s", w->given.name, message);
+        message = line;
+    }
     pthread_mutex_lock(&p->log_lock);
     p->user_log.fn(level, component, message, p->user_log.arg);
     pthread_mutex_unlock(&p->log_lock);
 }
 
+/* Of the properties of a handle each source has its own, all others are those of the first. */
 static void worker_read_conf(pgw_worker *w)
 {
-    const pgw_conf *c = w->given.conf;
+    const pgw_conf *own = w->given.conf;
+    const pgw_conf *c = w->given.place > 0 ? w->pool->sources[0]->given.conf : own;
 
     w->given.concurrency = (int)pgw__conf_int(c, "worker.concurrency");
     w->given.batch = w->pool->rest.batch_fn != NULL ? (int)pgw__conf_int(c, "worker.batch") : 1;
@@ -55,15 +63,15 @@ static void worker_read_conf(pgw_worker *w)
     w->given.stop_ms = pgw__conf_int(c, "worker.stop_ms");
     w->given.max_jobs = pgw__conf_int(c, "worker.max_jobs");
     w->given.drain = pgw__conf_bool(c, "worker.until_empty");
-    w->given.notify = pgw__conf_bool(c, "notify");
+    w->given.notify = pgw__conf_bool(own, "notify");
     w->given.poll_ms = pgw__conf_int(c, "poll.max_ms");
-    w->given.call_ms = pgw__conf_int(c, "call.timeout_ms");
-    w->given.connect_ms = pgw__conf_int(c, "connect.timeout_ms");
-    w->given.output_max = (size_t)pgw__conf_int(c, "payload.max_bytes");
+    w->given.call_ms = pgw__conf_int(own, "call.timeout_ms");
+    w->given.connect_ms = pgw__conf_int(own, "connect.timeout_ms");
+    w->given.output_max = (size_t)pgw__conf_int(own, "payload.max_bytes");
     pgw__backoff_init(&w->loop.poll, pgw__conf_int(c, "poll.min_ms"), w->given.poll_ms);
     w->given.poll_ms = w->loop.poll.cap_ms; /* no less than the other one */
-    pgw__backoff_init(&w->loop.trouble, pgw__conf_int(c, "reconnect.base_ms"),
-                      pgw__conf_int(c, "reconnect.cap_ms"));
+    pgw__backoff_init(&w->loop.trouble, pgw__conf_int(own, "reconnect.base_ms"),
+                      pgw__conf_int(own, "reconnect.cap_ms"));
     w->extension.trouble = w->loop.trouble;
     pgw__backoff_init(&w->loop.registering, WORKER_REGISTER_MIN_MS, WORKER_REGISTER_MAX_MS);
 }
@@ -129,6 +137,16 @@ static pgw__pool *worker_pool_new(const pgw_worker_spec *spec)
     return p;
 }
 
+/* For the log: by its number, and the parts of its connection string that name a server. */
+static void worker_name(pgw_worker *w)
+{
+    char server[PGW__SOURCE_NAME - 32];
+
+    pgw__pq_server(w->given.conf, server, sizeof(server));
+    snprintf(w->given.name, sizeof(w->given.name), server[0] != '\0' ? "%zu (%s)" : "%zu",
+             w->given.place, server);
+}
+
 /* The next source of the pool. NULL: out of memory. */
 static pgw_worker *worker_source_new(pgw__pool *p, const pgw_conf *conf, const char *const *queues,
                                      size_t n)
@@ -137,12 +155,14 @@ static pgw_worker *worker_source_new(pgw__pool *p, const pgw_conf *conf, const c
 
     if (w == NULL) return NULL;
     w->pool = p;
+    w->given.place = p->sources_count;
     w->shared.wake = w->extension.wake = (pgw__wake)PGW__WAKE_INIT;
     w->given.conf = pgw__conf_copy(conf);
     if (w->given.conf != NULL) {
-        if (p->sources_count == 0) p->user_log = *pgw__conf_log(w->given.conf);
-        if (p->user_log.fn != NULL)
-            pgw_conf_set_log(w->given.conf, p->user_log.level, worker_log, w);
+        worker_name(w);
+        if (w->given.place == 0) p->user_log = *pgw__conf_log(w->given.conf);
+        pgw_conf_set_log(w->given.conf, p->user_log.level,
+                         p->user_log.fn != NULL ? worker_log : NULL, w);
         w->given.log = *pgw__conf_log(w->given.conf);
         worker_read_conf(w);
     }
@@ -172,6 +192,22 @@ pgw_status pgw_worker_new(const pgw_conf *conf, const pgw_worker_spec *spec, pgw
     return PGW_ENOMEM;
 }
 
+pgw_status pgw_worker_add_source(pgw_worker *w, const pgw_conf *conf)
+{
+    if (w == NULL) return PGW_EINVAL;
+    if (pgw__worker_runs(w->pool)) return PGW_EMISUSE;
+    if (conf == NULL) return pgw__worker_refuse(w, "conf", "is NULL", "a configuration");
+    if (w->given.concurrency == 0)
+        return pgw__worker_refuse(w, "conf", "is for a worker with `worker.concurrency` 0",
+                                  "1 or more there");
+    if (w->pool->sources_count == PGW__SOURCES_MAX)
+        return pgw__worker_refuse(w, "conf", "is one source too many", "64, with the first");
+    if (worker_source_new(w->pool, conf, (const char *const *)w->given.queues,
+                          w->given.queues_count) == NULL)
+        return PGW_ENOMEM;
+    return PGW_OK;
+}
+
 void pgw_worker_free(pgw_worker *w)
 {
     pgw__pool *p;
@@ -198,24 +234,41 @@ pgw_status pgw_worker_on_ready(pgw_worker *w, void (*fn)(void *arg), void *arg)
     return PGW_OK;
 }
 
+static void worker_add_stats(const pgw_worker *w, pgw_worker_stats *s)
+{
+    s->claimed += atomic_load(&w->n.claimed);
+    s->completed += atomic_load(&w->n.completed);
+    s->failed += atomic_load(&w->n.failed);
+    s->dead += atomic_load(&w->n.dead);
+    s->snoozed += atomic_load(&w->n.snoozed);
+    s->released += atomic_load(&w->n.released);
+    s->settled += atomic_load(&w->n.settled);
+    s->refused += atomic_load(&w->n.refused);
+    s->lost += atomic_load(&w->n.lost);
+    s->claims += atomic_load(&w->n.claims);
+    s->empty_claims += atomic_load(&w->n.empty_claims);
+    s->reconnects += atomic_load(&w->n.reconnects);
+    s->running += atomic_load(&w->n.running);
+}
+
 pgw_status pgw_worker_get_stats(const pgw_worker *w, pgw_worker_stats *stats)
 {
     pgw_worker_stats s = PGW_WORKER_STATS_INIT;
 
     if (w == NULL || stats == NULL || !pgw__size_is_whole(stats->struct_size)) return PGW_EINVAL;
-    s.claimed = atomic_load(&w->n.claimed);
-    s.completed = atomic_load(&w->n.completed);
-    s.failed = atomic_load(&w->n.failed);
-    s.dead = atomic_load(&w->n.dead);
-    s.snoozed = atomic_load(&w->n.snoozed);
-    s.released = atomic_load(&w->n.released);
-    s.settled = atomic_load(&w->n.settled);
-    s.refused = atomic_load(&w->n.refused);
-    s.lost = atomic_load(&w->n.lost);
-    s.claims = atomic_load(&w->n.claims);
-    s.empty_claims = atomic_load(&w->n.empty_claims);
-    s.reconnects = atomic_load(&w->n.reconnects);
-    s.running = atomic_load(&w->n.running);
+    for (size_t i = 0; i < w->pool->sources_count; i++) worker_add_stats(w->pool->sources[i], &s);
+    pgw__fill(stats, &s, sizeof(s));
+    return PGW_OK;
+}
+
+pgw_status pgw_worker_get_source_stats(const pgw_worker *w, size_t source, pgw_worker_stats *stats)
+{
+    pgw_worker_stats s = PGW_WORKER_STATS_INIT;
+
+    if (w == NULL || stats == NULL || !pgw__size_is_whole(stats->struct_size) ||
+        source >= w->pool->sources_count)
+        return PGW_EINVAL;
+    worker_add_stats(w->pool->sources[source], &s);
     pgw__fill(stats, &s, sizeof(s));
     return PGW_OK;
 }
@@ -516,8 +569,7 @@ static void worker_found(pgw_worker *w, pgw__claim *claim)
 
 static void worker_tell_ready(pgw_worker *w)
 {
-    if (w->loop.told_ready) return;
-    w->loop.told_ready = true;
+    if (atomic_exchange(&w->pool->told_ready, true)) return;
     if (w->pool->on_ready != NULL) w->pool->on_ready(w->pool->ready_arg);
 }
 
@@ -654,10 +706,30 @@ static int worker_ahead(pgw_worker *w, int64_t now_us)
     return w->loop.pace;
 }
 
+/* Sources that claim for the same free handler get more than they can start. */
 static bool worker_is_stale(const pgw_worker *w, int64_t now)
 {
-    return w->given.prefetch < 0 && w->pool->busy == w->given.concurrency &&
+    const bool ahead =
+        w->given.prefetch < 0 || (w->given.prefetch == 0 && w->pool->sources_count > 1);
+
+    return ahead && w->pool->busy == w->given.concurrency &&
            now - w->pool->began_at >= WORKER_STALE_MS;
+}
+
+/* Jobs that worker.max_jobs still allows. *asked: so many of them other sources just ask for. */
+static int64_t worker_left(const pgw_worker *w, int64_t *asked)
+{
+    int64_t left = w->given.max_jobs;
+
+    *asked = 0;
+    if (left == 0) return INT64_MAX;
+    for (size_t i = 0; i < w->pool->sources_count; i++) {
+        const pgw_worker *s = w->pool->sources[i];
+
+        left -= s->loop.taken;
+        if (s != w) *asked += s->loop.asked;
+    }
+    return left;
 }
 
 /* Looks at everything and decides. From a plan to wait on, handlers poke us when they change it. */
@@ -665,12 +737,12 @@ static pgw__worker_plan worker_plan(pgw_worker *w)
 {
     pgw__worker_view *v = &w->shared.view;
     pgw__worker_plan plan;
-    int64_t now_us;
+    int64_t now_us, asked;
 
     pthread_mutex_lock(&w->pool->lock);
     now_us = pgw__clock_us();
     v->now = now_us / 1000;
-    v->left = w->given.max_jobs > 0 ? w->given.max_jobs - w->loop.taken : INT64_MAX;
+    v->left = worker_left(w, &asked);
     pgw__worker_sort_out(w);
     pgw__worker_give_up_waiting(w, v->now);
     w->loop.hurries = w->loop.stops > 0 || v->left <= 0 || (w->given.drain && w->loop.found_none);
@@ -694,6 +766,8 @@ static pgw__worker_plan worker_plan(pgw_worker *w)
     v->here = w->given.concurrency == 0;
     v->drain = w->given.drain;
     plan = pgw__worker_plan_next(v);
+    if (plan.claim > v->left - asked) plan.claim = v->left > asked ? (int)(v->left - asked) : 0;
+    w->loop.asked = plan.claim;
     v->rush = plan.rush;
     if (plan.release && !plan.end) pgw__worker_release_ready(w, NULL);
     w->shared.waits =
@@ -778,6 +852,16 @@ static void worker_abandon_results(pgw_worker *w, int64_t now)
     pthread_mutex_unlock(&w->pool->lock);
 }
 
+/* Handlers that this claim has left free are for other sources, of which one may wait. */
+static void worker_pass_on(pgw_worker *w)
+{
+    if (w->pool->sources_count == 1) return;
+    pthread_mutex_lock(&w->pool->lock);
+    w->loop.asked = 0;
+    pgw__worker_stir(w->pool);
+    pthread_mutex_unlock(&w->pool->lock);
+}
+
 static void worker_loop(pgw_worker *w)
 {
     for (;;) {
@@ -794,9 +878,10 @@ static void worker_loop(pgw_worker *w)
             continue;
         else if (plan.extend)
             worker_extend_here(w);
-        else if (plan.flush || plan.claim > 0)
+        else if (plan.flush || plan.claim > 0) {
             worker_exchange(w, &plan);
-        else if (plan.run)
+            worker_pass_on(w);
+        } else if (plan.run)
             pgw__worker_run_here(w);
         else if (plan.no_wakeups && w->loop.registered && !w->loop.down)
             worker_unregister(w); /* another waiter is to be woken up */
@@ -889,7 +974,8 @@ static void worker_reset(pgw_worker *w, pgw_stop *stop)
         w->loop.claims_fail = w->loop.hurries = false;
     w->loop.poll_only_until = w->given.notify ? 0 : INT64_MAX;
     w->loop.claim_at = w->loop.call_at = w->loop.end_at = w->loop.taken = 0;
-    w->loop.told_ready = w->loop.told_absent = false;
+    w->loop.told_absent = w->loop.beside = w->shared.ended = false;
+    w->loop.asked = 0;
     w->loop.pace_us = pgw__clock_us();
     w->loop.pace_finished = w->pool->finished;
     w->loop.pace = 0;
@@ -908,34 +994,77 @@ static void worker_reset(pgw_worker *w, pgw_stop *stop)
     atomic_store(&w->stopping, 0);
 }
 
+/* One source, from its first connection to its last. */
+static void *worker_serve(void *arg)
+{
+    pgw_worker *w = arg;
+    pgw_status st = worker_open_all(w);
+
+    if (st < 0) return NULL;
+    if (w->given.concurrency > 0) st = pgw__worker_heartbeat_start(w);
+    if (st >= 0)
+        worker_loop(w);
+    else
+        worker_trouble(w, st, "cannot start another thread");
+    pthread_mutex_lock(&w->pool->lock);
+    w->shared.ended = true;
+    pthread_mutex_unlock(&w->pool->lock);
+    if (w->given.concurrency > 0) pgw__worker_heartbeat_end(w);
+    worker_abandon_results(w, INT64_MAX);
+    pgw__report_end(w, w->loop.h);
+    pgw_close(w->loop.h);
+    w->loop.h = NULL;
+    return NULL;
+}
+
+/* The first one in this thread. A source that cannot go on ends alone. */
+static void worker_serve_all(pgw__pool *p)
+{
+    for (size_t i = 1; i < p->sources_count; i++) {
+        pgw_worker *s = p->sources[i];
+
+        s->loop.beside = pgw__worker_start(&s->loop.thread, worker_serve, s) == PGW_OK;
+        if (!s->loop.beside) worker_trouble(s, PGW_ENOMEM, "cannot start another thread");
+    }
+    worker_serve(p->sources[0]);
+    for (size_t i = 1; i < p->sources_count; i++)
+        if (p->sources[i]->loop.beside) pthread_join(p->sources[i]->loop.thread, NULL);
+}
+
+/* The first error that did not pass. */
+static pgw_status worker_outcome(pgw_worker *w)
+{
+    char error[sizeof(w->loop.error)];
+
+    for (size_t i = 0; i < w->pool->sources_count; i++) {
+        const pgw_worker *s = w->pool->sources[i];
+
+        if (s->loop.fatal == PGW_OK) continue;
+        if (w->pool->sources_count > 1) {
+            snprintf(error, sizeof(error), "source %s: %.*s", s->given.name,
+                     (int)(sizeof(error) - PGW__SOURCE_NAME - 16), s->loop.error);
+            memcpy(w->loop.error, error, sizeof(error));
+        }
+        return s->loop.fatal;
+    }
+    return PGW_OK;
+}
+
 static pgw_status worker_run(pgw_worker *w, pgw_stop *stop)
 {
-    bool all_left;
-    pgw_status st;
-
-    worker_reset(w, stop);
+    for (size_t i = 0; i < w->pool->sources_count; i++) worker_reset(w->pool->sources[i], stop);
+    atomic_store(&w->pool->told_ready, false);
     if (!pgw__kind_any(w->pool)) {
         snprintf(w->loop.error, sizeof(w->loop.error),
                  "the worker has no handler: give one to pgw_worker_new() or pgw_worker_handle()");
         return PGW_EMISUSE;
     }
     if (pgw_stop_count(stop) > 0) return PGW_OK;
-    st = worker_open_all(w);
-    if (st < 0) return st == PGW_ECANCELED ? PGW_OK : st;
-    st = pgw__worker_hire(w->pool);
-    if (st >= 0 && w->given.concurrency > 0) st = pgw__worker_heartbeat_start(w);
-    if (st >= 0)
-        worker_loop(w);
+    if (pgw__worker_hire(w->pool) == PGW_OK)
+        worker_serve_all(w->pool);
     else
-        worker_trouble(w, st, "cannot start another thread");
-    all_left = pgw__worker_dismiss(w->pool);
-    if (w->given.concurrency > 0) pgw__worker_heartbeat_end(w);
-    worker_abandon_results(w, INT64_MAX);
-    pgw__report_end(w, w->loop.h);
-    pgw_close(w->loop.h);
-    w->loop.h = NULL;
-    w->loop.stop = NULL;
-    if (all_left) return w->loop.fatal;
+        worker_trouble(w, PGW_ENOMEM, "cannot start another thread");
+    if (pgw__worker_dismiss(w->pool)) return worker_outcome(w);
     /* logged before a fatal error, whose diagnostics were logged: the caller must not free what
      * the handlers use */
     snprintf(w->loop.error, sizeof(w->loop.error),
@@ -960,6 +1089,7 @@ pgw_status pgw_worker_run(pgw_worker *w, pgw_stop *stop)
     if (pgw__worker_runs(w->pool)) return PGW_EMISUSE;
     worker_set_runs(w->pool, true);
     st = worker_run(w, stop);
+    for (size_t i = 0; i < w->pool->sources_count; i++) w->pool->sources[i]->loop.stop = NULL;
     worker_set_runs(w->pool, false);
     return st;
 }

@@ -108,14 +108,6 @@ static pgw__kind *kind_add(pgw__pool *p, const char *name, size_t at)
 
 /* ---- pgw_worker_handle() ---- */
 
-static pgw_status kind_refuse(pgw_worker *w, const char *argument, const char *what,
-                              const char *allowed)
-{
-    snprintf(w->loop.error, sizeof(w->loop.error), "argument `%s` %s: allowed is %s", argument,
-             what, allowed);
-    return PGW_EINVAL;
-}
-
 static bool kind_fits(pgw_worker *w, const char *field, int64_t value, int64_t least, int64_t most,
                       const char *allowed)
 {
@@ -124,7 +116,7 @@ static bool kind_fits(pgw_worker *w, const char *field, int64_t value, int64_t l
     if (value == PGW_DEFAULT || (value >= least && value <= most)) return true;
     snprintf(argument, sizeof(argument), "opts->%s", field);
     snprintf(what, sizeof(what), "is %lld", (long long)value);
-    kind_refuse(w, argument, what, allowed);
+    pgw__worker_refuse(w, argument, what, allowed);
     return false;
 }
 
@@ -134,11 +126,12 @@ static pgw_status kind_check(pgw_worker *w, const char *name, pgw_handler_fn *fn
     const char *fault = name != NULL && *name == '\0' ? NULL : pgw__name_fault(name, PGW__KIND_MAX);
 
     if (fault != NULL)
-        return kind_refuse(w, "kind", fault, "up to 255 bytes of UTF-8, no control characters");
-    if (fn == NULL) return kind_refuse(w, "fn", "is NULL", "a function");
+        return pgw__worker_refuse(w, "kind", fault,
+                                  "up to 255 bytes of UTF-8, no control characters");
+    if (fn == NULL) return pgw__worker_refuse(w, "fn", "is NULL", "a function");
     if (opts != NULL &&
         (!pgw__size_is_whole(opts->struct_size) || opts->struct_size > sizeof(*mine)))
-        return kind_refuse(w, "opts->struct_size", "is not set", "PGW_KIND_OPTS_INIT");
+        return pgw__worker_refuse(w, "opts->struct_size", "is not set", "PGW_KIND_OPTS_INIT");
     if (opts != NULL) memcpy(mine, opts, opts->struct_size);
     if (kind_fits(w, "concurrency", mine->concurrency, 1, 1024, "1 .. 1024, or PGW_DEFAULT") &&
         kind_fits(w, "max_attempts", mine->max_attempts, 1, 1000, "1 .. 1000, or PGW_DEFAULT") &&
@@ -168,7 +161,7 @@ pgw_status pgw_worker_handle(pgw_worker *w, const char *kind, pgw_handler_fn *fn
     if (st != PGW_OK) return st;
     at = kind_at(w->pool, kind, &found);
     if (!found && w->pool->kinds_count == KIND_MAX)
-        return kind_refuse(w, "kind", "is one too many", "1000 kinds");
+        return pgw__worker_refuse(w, "kind", "is one too many", "1000 kinds");
     k = found ? w->pool->kinds[at] : kind_add(w->pool, kind, at);
     if (k == NULL) return PGW_ENOMEM;
     k->fn = fn;

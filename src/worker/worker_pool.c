@@ -65,40 +65,58 @@ static int64_t pool_due_at(const pgw_worker *w, const pgw_task *t)
 
 /* ---- kinds with a limit ---- */
 
-static void pool_make_ready(pgw_worker *w, pgw_task *t)
+static void pool_push_ready(pgw_task *t)
+{
+    pgw__list_push(&t->worker->shared.ready, t);
+    t->worker->pool->ready++;
+}
+
+static pgw_task *pool_pop_ready(pgw_worker *w)
+{
+    w->pool->ready--;
+    return pgw__list_pop(&w->shared.ready);
+}
+
+static void pool_make_ready(pgw_task *t)
 {
     t->held = true;
     t->kind->held++;
-    pgw__list_push(&w->shared.ready, t);
+    pool_push_ready(t);
 }
 
-static pgw_task *pool_stop_waiting(pgw_worker *w, pgw__kind *kind)
+static void pool_wait(pgw_task *t)
+{
+    pgw__list_push(&t->kind->waiting, t);
+    t->worker->shared.waiting++;
+}
+
+static pgw_task *pool_stop_waiting(pgw__kind *kind)
 {
     pgw_task *t = pgw__list_pop(&kind->waiting);
 
-    if (t != NULL) w->shared.waiting--;
+    if (t != NULL) t->worker->shared.waiting--;
     return t;
 }
 
 /* It runs no longer, or will not: the next of its kind may. */
-static void pool_make_room(pgw_worker *w, pgw_task *t)
+static void pool_make_room(pgw_task *t)
 {
     pgw_task *next;
 
     if (!t->held) return;
     t->held = false;
     t->kind->held--;
-    next = pool_stop_waiting(w, t->kind);
+    next = pool_stop_waiting(t->kind);
     if (next == NULL) return;
-    pool_make_ready(w, next);
-    pthread_cond_signal(&w->pool->work);
+    pool_make_ready(next);
+    pthread_cond_signal(&t->worker->pool->work);
 }
 
 /* ---- giving back ---- */
 
 static void pool_finish(pgw_worker *w, pgw_task *t)
 {
-    pool_make_room(w, t);
+    pool_make_room(t);
     t->stage = PGW__DONE;
     pgw__worker_clear(w, t);
     pgw__wake_close(&t->wake);
@@ -134,6 +152,14 @@ static int pool_free(const pgw_worker *w)
     return w->given.batch * (pgw__worker_handlers(w) - w->pool->busy);
 }
 
+/* What is left of them for jobs of this source. */
+static int pool_free_here(const pgw_worker *w)
+{
+    const int free = pool_free(w) - (w->pool->ready - w->shared.ready.count);
+
+    return free > 0 ? free : 0;
+}
+
 /* With the lock held. A job in its last attempt would be dead, should this process die before it
  * has begun. Such a job is requeued unless a handler is free for it, and nothing is prefetched for
  * a while. */
@@ -147,15 +173,14 @@ static void pool_add(pgw_worker *w, pgw__taskset *c)
         pgw_task *t = &c->tasks[i];
         const bool last = pgw__worker_is_last(t->job);
 
-        if (last && w->shared.ready.count >= free) {
+        if (last && w->pool->ready >= free) {
             pool_return(w, t, PGW_VERDICT_RELEASE, now);
             w->loop.alone_until = now + POOL_ALONE_MS;
         } else if (t->kind->held < t->kind->limit) {
-            pool_make_ready(w, t);
+            pool_make_ready(t);
         } else if (!last && t->kind->waiting.count < pgw__kind_room(t->kind)) {
             if (t->kind->waiting.count == 0) t->kind->began_at = now;
-            pgw__list_push(&t->kind->waiting, t);
-            w->shared.waiting++;
+            pool_wait(t);
         } else {
             pool_put_off(w, t, now);
         }
@@ -205,6 +230,11 @@ pgw_status pgw__worker_admit(pgw_worker *w, pgw_batch *batch, int64_t since, int
     return PGW_OK;
 }
 
+static bool pool_is_of(const pgw_task *t, const pgw_worker *w, const char *queue)
+{
+    return t->worker == w && (queue == NULL || strcmp(pgw_job_queue(t->job), queue) == 0);
+}
+
 void pgw__worker_release_ready(pgw_worker *w, const char *queue)
 {
     const int64_t now = pgw__clock_ms();
@@ -212,20 +242,18 @@ void pgw__worker_release_ready(pgw_worker *w, const char *queue)
 
     for (size_t i = 0; i < w->pool->kinds_count; i++)
         for (int left = w->pool->kinds[i]->waiting.count; left > 0; left--) {
-            t = pool_stop_waiting(w, w->pool->kinds[i]);
-            if (queue == NULL || strcmp(pgw_job_queue(t->job), queue) == 0) {
+            t = pool_stop_waiting(w->pool->kinds[i]);
+            if (pool_is_of(t, w, queue))
                 pool_return(w, t, PGW_VERDICT_RELEASE, now);
-            } else {
-                pgw__list_push(&w->pool->kinds[i]->waiting, t);
-                w->shared.waiting++;
-            }
+            else
+                pool_wait(t);
         }
     for (int left = w->shared.ready.count; left > 0; left--) {
-        t = pgw__list_pop(&w->shared.ready);
-        if (queue == NULL || strcmp(pgw_job_queue(t->job), queue) == 0)
+        t = pool_pop_ready(w);
+        if (pool_is_of(t, w, queue))
             pool_return(w, t, PGW_VERDICT_RELEASE, now);
         else
-            pgw__list_push(&w->shared.ready, t);
+            pool_push_ready(t);
     }
 }
 
@@ -235,8 +263,14 @@ void pgw__worker_give_up_waiting(pgw_worker *w, int64_t now)
         pgw__kind *kind = w->pool->kinds[i];
 
         if (!pgw__kind_hangs(kind, now)) continue;
-        for (int left = kind->waiting.count; left > 0; left--)
-            pool_put_off(w, pool_stop_waiting(w, kind), now);
+        for (int left = kind->waiting.count; left > 0; left--) {
+            pgw_task *t = pool_stop_waiting(kind);
+
+            if (t->worker == w)
+                pool_put_off(w, t, now);
+            else
+                pool_wait(t);
+        }
     }
 }
 
@@ -246,7 +280,7 @@ pgw__worker_counts pgw__worker_count(const pgw_worker *w)
 {
     return (pgw__worker_counts){.waiting = w->shared.waiting,
                                 .ready = w->shared.ready.count,
-                                .free = pool_free(w),
+                                .free = pool_free_here(w),
                                 .running = w->shared.running,
                                 .done = w->shared.done.count,
                                 .whole = w->shared.whole,
@@ -255,13 +289,30 @@ pgw__worker_counts pgw__worker_count(const pgw_worker *w)
                                 .hold_until = w->shared.hold_until};
 }
 
-/* Something changed that a waiting main loop may want to act upon. */
-static void pool_stir(pgw_worker *w)
+/* The sources in the order of their turns. */
+static pgw_worker *pool_source(const pgw__pool *p, size_t i)
 {
-    if (!w->shared.waits) return;
-    if (!pgw__worker_plan_stirs(&w->shared.view, pgw__worker_count(w))) return;
-    w->shared.waits = false;
-    pgw__wake_poke(&w->shared.wake);
+    i += p->turn;
+    return p->sources[i < p->sources_count ? i : i - p->sources_count];
+}
+
+/* One source is woken up to claim for free handlers, the next one that would. If it finds less than
+ * asked for, it stirs again: see worker_exchange(). */
+void pgw__worker_stir(pgw__pool *p)
+{
+    bool claims = false;
+
+    for (size_t i = 0; i < p->sources_count; i++) {
+        pgw_worker *w = pool_source(p, i);
+        pgw__worker_stir_for what;
+
+        if (!w->shared.waits) continue;
+        what = pgw__worker_plan_stirs(&w->shared.view, pgw__worker_count(w));
+        if (what == PGW__STIR_NOT || (what == PGW__STIR_CLAIM && claims)) continue;
+        claims = claims || what == PGW__STIR_CLAIM;
+        w->shared.waits = false;
+        pgw__wake_poke(&w->shared.wake);
+    }
 }
 
 /* Jobs whose lease has ended are never given to a handler: another worker may have them. A
@@ -270,7 +321,7 @@ static bool pool_may_start(pgw_worker *w, pgw_task *t, int64_t now)
 {
     if (now >= atomic_load(&t->safe_until)) pgw__worker_mark_lost(t);
     if (atomic_load(&t->signals) & PGW_SIGNAL_LOST) {
-        pool_make_room(w, t);
+        pool_make_room(t);
         pgw__worker_drop(t);
     } else if (atomic_load(&t->signals) & PGW_SIGNAL_CANCELED) {
         pool_release(w, t);
@@ -289,9 +340,9 @@ void pgw__worker_sort_out(pgw_worker *w)
     w->shared.unfit = false;
     now = pgw__clock_ms();
     for (left = w->shared.ready.count; left > 0; left--) {
-        pgw_task *t = pgw__list_pop(&w->shared.ready);
+        pgw_task *t = pool_pop_ready(w);
 
-        if (pool_may_start(w, t, now)) pgw__list_push(&w->shared.ready, t);
+        if (pool_may_start(w, t, now)) pool_push_ready(t);
     }
 }
 
@@ -327,12 +378,13 @@ static size_t pool_take(pgw_worker *w, pgw_task **tasks, int64_t now_us)
     size_t n = 0;
 
     while (pool_takes(w, tasks, n)) {
-        pgw_task *t = pgw__list_pop(&w->shared.ready);
+        pgw_task *t = pool_pop_ready(w);
 
         if (!pool_may_start(w, t, now)) continue;
         pool_begin(w, t, now_us);
         tasks[n++] = t;
     }
+    w->pool->turn = w->given.place + 1 < w->pool->sources_count ? w->given.place + 1 : 0;
     w->pool->began_at = now;
     w->pool->busy += n > 0;
     w->shared.running += (int)n;
@@ -373,10 +425,10 @@ static void pool_put(pgw_worker *w, pgw_task **tasks, size_t n, int64_t now_us)
         pgw_task *t = tasks[i];
 
         pgw__report_returned(t, now_us);
-        pool_make_room(w, t);
+        pool_make_room(t);
         if (t->verdict == PGW_VERDICT_SETTLED)
             pool_settled(w, t);
-        else if (w->pool->closing) /* no thread is left to report it */
+        else if (w->shared.ended) /* no thread is left to report it */
             pgw__worker_drop(t);
         else if (t->verdict == PGW_VERDICT_HOLD)
             pool_hold(w, t);
@@ -428,12 +480,14 @@ void pgw__worker_run_here(pgw_worker *w)
     pthread_mutex_unlock(&w->pool->lock);
 }
 
-/* The source whose jobs are next. NULL: there is nothing to start. */
+/* The next source that has a job to start, or NULL. */
 static pgw_worker *pool_next(const pgw__pool *p)
 {
-    for (size_t i = 0; i < p->sources_count; i++)
-        if (p->sources[i]->shared.ready.first != NULL && !pgw__worker_blocked(p->sources[i]))
-            return p->sources[i];
+    for (size_t i = 0; p->ready > 0 && i < p->sources_count; i++) {
+        pgw_worker *w = pool_source(p, i);
+
+        if (w->shared.ready.first != NULL && !pgw__worker_blocked(w)) return w;
+    }
     return NULL;
 }
 
@@ -457,7 +511,7 @@ static void *pool_thread(void *arg)
         if (p->closing) break;
         if (now_us == 0) now_us = pgw__clock_us();
         handler->held = pool_take(w, handler->tasks, now_us);
-        pool_stir(w);
+        pgw__worker_stir(p);
         if (handler->held == 0) {
             now_us = 0;
             continue;
@@ -468,7 +522,7 @@ static void *pool_thread(void *arg)
         now_us = pgw__clock_us();
         pool_put(w, handler->tasks, handler->held, now_us);
         handler->held = 0;
-        pool_stir(w);
+        pgw__worker_stir(p);
     }
     handler->left = true;
     last = handler->alone && --p->owners == 0;
@@ -551,6 +605,11 @@ int pgw_task_signals(const pgw_task *task)
     if (w->given.concurrency == 0 && pgw_stop_count(w->loop.stop) > 1)
         signals |= PGW_SIGNAL_STOPPING;
     return signals;
+}
+
+size_t pgw_task_source(const pgw_task *task)
+{
+    return task->worker->given.place;
 }
 
 int pgw_task_fd(pgw_task *task)

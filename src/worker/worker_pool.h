@@ -15,6 +15,7 @@ bool pgw__worker_dismiss(pgw__pool *p);    /* false: some handlers were left beh
 void pgw__worker_run_here(pgw_worker *w);  /* one handler call in this thread */
 /* With the lock held: */
 pgw__worker_counts pgw__worker_count(const pgw_worker *w);
+void pgw__worker_stir(pgw__pool *p); /* something changed that waiting main loops may act upon */
 /* Jobs of that queue, or of all (NULL), that are not started get the verdict PGW_VERDICT_RELEASE.
  */
 void pgw__worker_release_ready(pgw_worker *w, const char *queue);

@@ -3,6 +3,7 @@
 #include "worker/worker_state.h"
 
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -207,6 +208,14 @@ bool pgw__worker_runs(pgw__pool *p)
     runs = p->runs || p->owners > 1;
     pthread_mutex_unlock(&p->lock);
     return runs;
+}
+
+pgw_status pgw__worker_refuse(pgw_worker *w, const char *argument, const char *what,
+                              const char *allowed)
+{
+    snprintf(w->loop.error, sizeof(w->loop.error), "argument `%s` %s: allowed is %s", argument,
+             what, allowed);
+    return PGW_EINVAL;
 }
 
 /* ---- the end ---- */

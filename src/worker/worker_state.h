@@ -12,9 +12,14 @@
  *   worker.c        creation, the main loop, statistics
  *
  * Threads: the main loop (the caller's thread, owner of the handle `loop.h`), the handler threads,
- * and the heartbeat (owner of the handle `heart.h`, opened before the first claim). One lock guards
- * what more than one of them sees and is not atomic; no call to the server and no handler runs
- * under it.
+ * and the heartbeat (owner of the handle `heartbeat.h`, opened before the first claim). One lock
+ * guards what more than one of them sees and is not atomic; no call to the server and no handler
+ * runs under it.
+ *
+ * A worker with several databases has a struct pgw_worker for each, a source, with a main loop, a
+ * heartbeat, jobs and results of its own. They share the pool: the handler threads, the kinds and
+ * the lock. A free handler takes a job of the next source that has one, in turn. So a source whose
+ * server hangs keeps no other one waiting.
  *
  * A job goes READY -> RUNNING -> DONE -> GONE; jobs of one claim live in one task set, which is
  * freed with the last of them. The server keeps them in rows of up to a hundred. A call that
@@ -193,12 +198,14 @@ typedef struct pgw__extension {
     char error[PGW__ERROR_LINE]; /* ... for this reason, written before */
 } pgw__extension;
 
-#define PGW__SOURCES_MAX 1
+#define PGW__SOURCES_MAX 64
+#define PGW__SOURCE_NAME 160
 
-/* The handlers, and what goes with them. */
+/* The handlers, and what goes with them: all that the sources of a worker share. */
 struct pgw__pool {
-    pgw_worker *sources[PGW__SOURCES_MAX];
+    pgw_worker *sources[PGW__SOURCES_MAX]; /* the first is the caller's worker */
     size_t sources_count;
+    atomic_bool told_ready; /* in this run */
 
     /* Set by pgw_worker_new(), pgw_worker_handle() and pgw_worker_on_ready(); only read while the
      * worker runs. */
@@ -215,6 +222,8 @@ struct pgw__pool {
     pthread_cond_t work; /* there is something in `ready`, or the pool closes */
     pthread_cond_t left; /* a handler thread is leaving */
     bool runs, closing;
+    size_t turn; /* the source that a free handler asks first */
+    int ready;   /* jobs in `ready` of all sources */
     int idle;
     int busy;         /* handlers that run: of threads, each */
     int64_t finished; /* jobs that handlers have returned from, ever */
@@ -224,12 +233,15 @@ struct pgw__pool {
     size_t handlers_count;
 };
 
-/* Grouped by owner: which thread may use a field, and under which lock. */
+/* A source: a database, and the threads and jobs that belong to it. Grouped by owner: which thread
+ * may use a field, and under which lock. */
 struct pgw_worker {
     pgw__pool *pool;
 
-    /* Set by pgw_worker_new(); only read while the worker runs. */
+    /* Set by pgw_worker_new() and pgw_worker_add_source(); only read while the worker runs. */
     struct {
+        size_t place; /* among the sources */
+        char name[PGW__SOURCE_NAME];
         pgw_conf *conf;
         char **queues;
         size_t queues_count;
@@ -242,6 +254,8 @@ struct pgw_worker {
 
     /* Of the main loop's thread. */
     struct {
+        pthread_t thread;
+        bool beside; /* in a thread of its own, not the caller's */
         pgw *h;
         pgw_stop *stop;
         int stops;       /* how many of its notifies are heeded; a fatal error counts as one */
@@ -259,10 +273,11 @@ struct pgw_worker {
         int64_t filled_us, call_us;        /* when the last claim returned, and how long it took */
         _Atomic int64_t taken; /* jobs claimed in this run, and not requeued unstarted; a hold in a
                                 * handler's thread requeues, too */
+        int asked;             /* for so many more, in a claim under way; under the lock */
         int64_t pace_us, pace_finished; /* when the pace was last looked at, and `finished` then */
         int pace;                       /* jobs done in 50 ms, as of then */
         int64_t alone_until;            /* nothing is prefetched before: see worker_pool.c */
-        bool told_ready, told_absent;   /* in this run */
+        bool told_absent;               /* in this run */
         unsigned char *why;             /* for each queue: the last logged reason for no jobs */
         int64_t why_at;                 /* that is looked at from then on; INT64_MAX: never */
         uint64_t seen;                  /* queues that a job came from, a bit each */
@@ -295,6 +310,7 @@ struct pgw_worker {
         bool waits;     /* the main loop waits: compare with `view`, and poke if it would act */
         pgw__worker_view view;
         bool heartbeat_ends;
+        bool ended;           /* the main loop has: results are dropped */
         int64_t heartbeat_at; /* when the heartbeat means to wake up */
         pgw__taskset *tasksets;
         pgw__list ready, done;
@@ -328,8 +344,11 @@ struct pgw_worker {
 };
 
 void pgw__worker_destroy(pgw__pool *p);
-void pgw__worker_source_free(pgw_worker *w);   /* of a pool that does not have it */
-bool pgw__worker_runs(pgw__pool *p);           /* or handlers of the last run are still busy */
+void pgw__worker_source_free(pgw_worker *w); /* of a pool that does not have it */
+bool pgw__worker_runs(pgw__pool *p);         /* or handlers of the last run are still busy */
+/* Writes the reason for pgw_worker_error(). */
+pgw_status pgw__worker_refuse(pgw_worker *w, const char *argument, const char *what,
+                              const char *allowed);
 int pgw__worker_handlers(const pgw_worker *w); /* handlers that may run at once */
 /* A thread that gets no signals of the program's. */
 pgw_status pgw__worker_start(pthread_t *thread, void *(*fn)(void *), void *arg);
