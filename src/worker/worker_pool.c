@@ -296,8 +296,8 @@ static pgw_worker *pool_source(const pgw__pool *p, size_t i)
     return p->sources[i < p->sources_count ? i : i - p->sources_count];
 }
 
-/* One source is woken up to claim for free handlers, the next one that would. If it finds less than
- * asked for, it stirs again: see worker_exchange(). */
+/* One source is woken up to claim for free handlers, the next one that would. Its loop
+ * stirs again after the claim: see worker_pass_on(). */
 void pgw__worker_stir(pgw__pool *p)
 {
     bool claims = false;

@@ -327,6 +327,31 @@ void test_a_database_without_the_schema_ends_alone_and_is_named(void)
     TEST_ASSERT_NULL(strstr(last_words, "sesame"));
 }
 
+static void is_named(const char *dsn, const char *expected)
+{
+    char name[128];
+    pgw_conf *c;
+
+    TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_conf_new(&c));
+    pgw_conf_set(c, "dsn", dsn);
+    pgw__pq_server(c, name, sizeof(name));
+    TEST_ASSERT_EQUAL_STRING_MESSAGE(expected, name, dsn);
+    pgw_conf_free(c);
+}
+
+void test_the_name_of_a_database_has_no_part_of_a_password(void)
+{
+    is_named("host=db port=5433 dbname=app user=me password=sesame",
+             "host=db port=5433 dbname=app");
+    is_named("postgresql://me:sesame@db:5433/app", "host=db port=5433 dbname=app");
+    is_named("postgresql://me:ses@me@db:5433/app", "");
+    is_named("postgresql://me:ses/ame@db:5433/app", "");
+    is_named("host=db dbname=postgresql://me:sesame@other/app", "host=db");
+    is_named("host=db dbname='password=sesame'", "host=db");
+    is_named("service=app sslpassword=sesame", "service=app");
+    is_named("host=db port", "");
+}
+
 /* ---- the end of all ---- */
 
 void test_a_stop_ends_the_work_for_all_databases(void)
