@@ -1,8 +1,8 @@
 /* hpp: what pgwork.hpp promises, for 38_cpp.sh. Prints TAP lines. */
 #include <pgwork.hpp>
 
-#include <cstdio>
 #include <atomic>
+#include <cstdio>
 #include <cstring>
 
 static void ok(bool yes, const char *name)
