@@ -53,7 +53,6 @@ void setUp(void)
     atomic_store(&let_go, 0);
     words[0] = '\0';
     w = NULL;
-    pgw_conf_set_log(conf, PGW_LOG_INFO, listen_to, NULL);
 }
 
 void tearDown(void)
@@ -314,6 +313,7 @@ void test_a_database_without_the_schema_ends_alone_and_is_named(void)
     snprintf(dsn, sizeof(dsn), "%s password=sesame", pgtemp_dsn());
     pgw_conf_set(confs[1], "dsn", dsn);
     pgw_conf_set(confs[1], "schema", "nowhere");
+    pgw_conf_set_log(conf, PGW_LOG_INFO, listen_to, NULL);
     make(checks_its_source, NULL);
     add(1);
     add(2);
