@@ -93,7 +93,7 @@ BEGIN
            AND num_nonnulls(j.key, j.gone_ids) = 0 AND coalesce(j.ids, ARRAY[coalesce(j.id, j.pos)]) = _complete.ids
         RETURNING j.queue, j.grp INTO taken;
         IF FOUND THEN
-            IF taken.grp IS NOT NULL THEN PERFORM pgwork._leave(taken.queue, ids); END IF;
+            IF taken.grp IS NOT NULL THEN PERFORM pgwork._hand_on(taken.queue, ids); END IF;
             RETURN ids;
         END IF;
     ELSIF cardinality(tokens) = cardinality(ids) AND outputs IS NULL THEN
@@ -105,7 +105,7 @@ BEGIN
             RETURNING j.token, j.queue, CASE WHEN j.grp IS NOT NULL THEN j.id END AS grouped
         ) SELECT array_agg(d.token), min(d.queue), array_agg(d.grouped) FILTER (WHERE d.grouped IS NOT NULL)
             INTO whole, queue, grouped FROM d;
-        IF grouped IS NOT NULL THEN PERFORM pgwork._leave(queue, grouped); END IF;
+        IF grouped IS NOT NULL THEN PERFORM pgwork._hand_on(queue, grouped); END IF;
         IF cardinality(whole) = cardinality(tokens) THEN RETURN ids; END IF;
     END IF;
     q := pgwork._queue(its_queue);
@@ -126,7 +126,7 @@ BEGIN
     ) SELECT array_agg(t.id) AS ids, array_agg(t.id) FILTER (WHERE t.key IS NOT NULL) AS keyed,
              array_agg(t.key) FILTER (WHERE t.key IS NOT NULL) AS keys,
              array_agg(t.id) FILTER (WHERE t.grp IS NOT NULL) AS grouped INTO taken FROM t;
-    IF taken.grouped IS NOT NULL THEN PERFORM pgwork._leave(q.id, taken.grouped); END IF;
+    IF taken.grouped IS NOT NULL THEN PERFORM pgwork._hand_on(q.id, taken.grouped); END IF;
     IF taken.keyed IS NOT NULL THEN PERFORM pgwork._free(q.id, taken.keyed, taken.keys); END IF;
     RETURN taken.ids || ARRAY(SELECT u.id FROM unnest(ids, tokens) u (id, token) WHERE u.token = ANY (whole));
 END $$;

@@ -1,9 +1,9 @@
 -- 0015: groups. At most so many jobs of a group are admitted (ready, leased, or with policy hold waiting for a retry).
 -- The others wait in delayed_job with run_at infinity, at the gate of their group, where no claim sees them. Whatever
--- may open a gate leaves an event in its own transaction: a producer, a job that leaves, a changed limit. A claim that
--- has found too few jobs, and each tick, take up events: the lock of the gate first, then, in the next statement, the
--- events and how many jobs are admitted. So two transactions that cannot see each other strand nobody: the later one
--- leaves an event that is seen afterwards. doc/groups.md shows it from outside.
+-- may open a gate leaves an event in its own transaction: a producer, a changed limit, a job that leaves and finds no
+-- gated job that gets its place. A claim that has found too few jobs, and each tick, take up events: the lock of the gate
+-- first, then, in the next statement, the events and how many jobs are admitted. So two transactions that cannot see each
+-- other strand nobody: the later one leaves an event that is seen afterwards. doc/groups.md shows it from outside.
 
 ALTER TABLE pgwork.queue
     ADD group_limit integer NOT NULL DEFAULT 1 CHECK (group_limit BETWEEN 1 AND 10000),
@@ -30,6 +30,7 @@ CREATE TABLE pgwork.admitted_job (
     seq   bigint NOT NULL DEFAULT nextval('pgwork.position'),
     low   bigint NOT NULL,                -- gated jobs lie behind this place, unless an event says otherwise
     terms integer NOT NULL,               -- the queue's group_terms when it was admitted
+    handed integer NOT NULL DEFAULT 0,    -- how often the place was handed on since the gate was last locked
     dead  boolean NOT NULL DEFAULT false, -- policy block: a dead letter, which stops its group
     PRIMARY KEY (queue, id, gate)
 ) WITH (autovacuum_vacuum_scale_factor = 0.05);
@@ -160,11 +161,63 @@ BEGIN
              CASE WHEN bool_or(a.dead) THEN 0 ELSE count(*) END, a.terms FROM a GROUP BY a.gate, a.terms;
 END $$;
 
--- The same for jobs that leave in a statement that has not locked live_job, if their queue has admitted any.
+-- The same in a statement that has not locked live_job, if their queue has admitted any.
 CREATE FUNCTION pgwork._leave_gates(queue integer, ids bigint[]) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM pgwork._begin_event(), pgwork._leave(_leave_gates.queue, ids)
       WHERE EXISTS (SELECT FROM pgwork.admitted_job a WHERE a.queue = _leave_gates.queue);
+END $$;
+
+-- The same for jobs whose holder has finished them. The next gated jobs get their places at once, without the lock of the
+-- gate: as many are admitted before and after. They inherit `low`; a hundred times at most, so that it moves on. For
+-- places that no job gets there is an event.
+CREATE FUNCTION pgwork._hand_on(queue integer, ids bigint[]) RETURNS void LANGUAGE plpgsql
+SET enable_seqscan = off SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan SET jit = off AS $$
+DECLARE q pgwork.queue; n bigint; now_is CONSTANT timestamptz := pgwork._now();
+BEGIN
+    SELECT * INTO q FROM pgwork.queue t WHERE t.id = _hand_on.queue;
+    WITH a AS (
+        DELETE FROM pgwork.admitted_job a WHERE a.queue = q.id AND a.id = ANY (ids)
+        RETURNING a.gate, a.low, a.terms, a.handed
+    ), g AS MATERIALIZED (
+        SELECT a.gate, a.terms, min(a.low) AS low, max(a.handed) + 1 AS handed, count(*) AS places
+          FROM a GROUP BY a.gate, a.terms
+    ), s AS MATERIALIZED (
+        SELECT g.*, d.* FROM g
+          LEFT JOIN LATERAL (SELECT * FROM pgwork.group_rule r WHERE r.queue = q.id AND r.grp = g.gate OFFSET 0) r ON true
+         CROSS JOIN LATERAL (
+            SELECT least(g.low, min(e.place)) AS start FROM pgwork.gate_event e
+             WHERE e.key = pgwork._gate_lock(q.id, g.gate) AND e.id > (SELECT f.floor FROM pgwork._gate_mark(q.id) f)) e
+         CROSS JOIN LATERAL (
+            SELECT d.ctid AS at, d.id FROM pgwork.delayed_job d
+             WHERE d.queue = q.id AND d.gate = g.gate AND d.place > e.start
+               AND (coalesce(r.group_limit, CASE g.gate WHEN '' THEN q.queue_limit ELSE q.group_limit END) > 1
+                    OR d.place = (SELECT h.place FROM pgwork.delayed_job h WHERE h.queue = q.id AND h.gate = g.gate
+                                     AND h.place > e.start ORDER BY h.place LIMIT 1)) -- a strict line
+             ORDER BY d.place LIMIT g.places FOR UPDATE SKIP LOCKED) d
+         WHERE g.terms = q.group_terms AND g.handed <= 100 AND (g.gate = '' OR q.queue_limit IS NULL)
+           AND (r.held_until > now_is) IS NOT TRUE
+           AND current_setting('transaction_isolation') IN ('read committed', 'read uncommitted')
+           AND NOT EXISTS (SELECT FROM pgwork.admitted_job a
+                            WHERE a.queue = q.id AND a.gate = g.gate AND a.dead OFFSET 0)
+    ), d AS (
+        DELETE FROM pgwork.delayed_job d WHERE d.ctid = ANY (ARRAY(SELECT s.at FROM s)) RETURNING d.*
+    ), live AS (
+        INSERT INTO pgwork.live_job (ready_at, created_at, queue, lane, attempt, max_attempts, lease_ms, id, last_id,
+                                     kind, key, error, tags, payload, body, grp, expires_at, meta)
+        SELECT now_is, d.created_at, d.queue, 2 * d.priority + 1, d.attempt, d.max_attempts, d.lease_ms, d.id, d.id,
+               d.kind, d.key, d.error, d.tags, d.payload, d.body, d.grp, d.expires_at, d.meta FROM d ORDER BY d.place
+    ), next AS (
+        INSERT INTO pgwork.admitted_job (queue, id, gate, low, terms, handed)
+        SELECT q.id, s.id, s.gate, s.low, s.terms, s.handed FROM s WHERE s.id IN (SELECT d.id FROM d)
+        RETURNING gate, terms
+    ), e AS (
+        INSERT INTO pgwork.gate_event (queue, gate, place, credit, terms)
+        SELECT q.id, g.gate, g.low, g.places - count(x), g.terms
+          FROM g LEFT JOIN next x ON x.gate = g.gate AND x.terms = g.terms GROUP BY g.gate, g.low, g.places, g.terms
+        HAVING g.places > count(x)
+    ) SELECT count(*) INTO n FROM next;
+    PERFORM pgwork._wake(q.name, n) WHERE q.notify AND n > 0;
 END $$;
 
 -- Jobs were taken away unfinished, and are dead, cancelled or delayed now. By the policy of the group one that is to be
@@ -182,8 +235,8 @@ BEGIN
                    EXISTS (SELECT FROM pgwork.dead_job d WHERE d.queue = q.id AND d.id = a.id OFFSET 0) AS dead
               FROM pgwork.admitted_job a LEFT JOIN pgwork.group_rule r ON r.queue = a.queue AND r.grp = a.gate
              WHERE a.queue = q.id AND a.id = ANY (ids)) s;
-    PERFORM pgwork._leave(q.id, gone.free) WHERE gone.free IS NOT NULL;
     UPDATE pgwork.admitted_job a SET dead = true WHERE a.queue = q.id AND a.id = ANY (gone.stops);
+    PERFORM pgwork._hand_on(q.id, gone.free) WHERE gone.free IS NOT NULL;
 END $$;
 
 -- Up to `most` gates that have events and whose lock is ours now, in the order of their oldest event.
