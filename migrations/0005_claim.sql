@@ -80,29 +80,29 @@ RETURN num_nonnulls(j.id, j.key, j.error, j.max_attempts, j.lease_ms, j.body, j.
 -- That is half the work of leasing them one by one, and of finishing them. Returns that size; 1: it has merged none.
 CREATE FUNCTION pgwork._merge(its_name text, lanes smallint[], starts bigint[], stops bigint[], wanted integer)
 RETURNS integer LANGUAGE plpgsql AS $$
-DECLARE run record; g record; size integer;
+DECLARE run record; g record; size integer; fit integer;
 BEGIN
-    SELECT array_agg(s.at) AS at, min(s.queue) AS queue, min(s.lane) AS lane INTO run
-      FROM (SELECT j.*, bool_and(j.plain) OVER w AND j.lane = first_value(j.lane) OVER w
-                        AND j.pos >> 19 = first_value(j.pos >> 19) OVER w AS fits
-              FROM pgwork.queue t CROSS JOIN unnest(lanes, starts, stops) r (lane, start, stop)
-             CROSS JOIN LATERAL (SELECT j.ctid AS at, j.queue, j.lane, j.pos, pgwork._is_plain(j) AS plain
+    SELECT array_agg(j.at) AS at, min(j.queue) AS queue, array_agg(j.part) AS parts INTO run
+      FROM (SELECT j.* FROM pgwork.queue t CROSS JOIN unnest(lanes, starts, stops) r (lane, start, stop)
+             CROSS JOIN LATERAL (SELECT j.ctid AS at, j.queue,
+                                        CASE WHEN pgwork._is_plain(j) THEN j.pos >> 19 << 5 | j.lane END AS part
                                    FROM pgwork.live_job j
                                   WHERE j.queue = t.id AND j.lane = r.lane AND j.pos > r.start AND j.pos <= r.stop
                                     AND j.token IS NULL AND (j.xmax = '0' OR j.xmax <> ALL (ARRAY(
                                         SELECT x::xid FROM pg_snapshot_xip(pg_current_snapshot()) x)))
                                   ORDER BY j.pos LIMIT wanted FOR UPDATE SKIP LOCKED) j
-             WHERE t.name = its_name WINDOW w AS (ROWS UNBOUNDED PRECEDING) LIMIT wanted) s
-     WHERE s.fits;
-    size := cardinality(run.at) / ((cardinality(run.at) + 99) / 100);
-    IF coalesce(size, 1) = 1 THEN RETURN 1; END IF;
+             WHERE t.name = its_name LIMIT wanted) j;
+    fit := coalesce((SELECT min(u.i) - 1 FROM unnest(run.parts) WITH ORDINALITY u (part, i)
+                      WHERE u.part IS DISTINCT FROM run.parts[1]), cardinality(run.at));
+    IF run.parts[1] IS NULL OR fit < 2 THEN RETURN 1; END IF;
+    size := fit / ((fit + 99) / 100);
     WITH d AS (
-        DELETE FROM pgwork.live_job j WHERE j.ctid = ANY (run.at[:cardinality(run.at) / size * size])
+        DELETE FROM pgwork.live_job j WHERE j.ctid = ANY (run.at[:fit / size * size])
         RETURNING j.pos, j.kind, j.payload, j.created_at
     )
     SELECT array_agg(s.pos) AS ids, array_agg(s.kind) AS kinds, array_agg(s.payload) AS payloads,
            array_agg(s.created_at) AS created INTO g FROM (SELECT * FROM d ORDER BY d.pos) s;
-    PERFORM pgwork._regroup(run.queue, run.lane, g.ids, g.kinds, g.payloads, g.created, size, size);
+    PERFORM pgwork._regroup(run.queue, (run.parts[1] & 31)::smallint, g.ids, g.kinds, g.payloads, g.created, size, size);
     RETURN size;
 END $$;
 
