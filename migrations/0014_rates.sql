@@ -268,7 +268,7 @@ BEGIN
         ended := ended + pgwork._unhold(q, pgwork._now())::integer;
     END LOOP;
     SELECT greatest(1, ceil(extract(epoch FROM min(h.until) - pgwork._now()) * 1000)) INTO next_ms
-      FROM pgwork.hold h WHERE h.until > pgwork._now();
+      FROM pgwork.hold h WHERE h.until > pgwork._now() HAVING count(*) > 0; -- or greatest() would say 1
 END $$;
 
 CREATE FUNCTION pgwork.queue_holds(queue text DEFAULT NULL)
