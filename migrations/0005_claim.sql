@@ -102,7 +102,8 @@ BEGIN
     )
     SELECT array_agg(s.pos) AS ids, array_agg(s.kind) AS kinds, array_agg(s.payload) AS payloads,
            array_agg(s.created_at) AS created INTO g FROM (SELECT * FROM d ORDER BY d.pos) s;
-    PERFORM pgwork._regroup(run.queue, (run.parts[1] & 31)::smallint, g.ids, g.kinds, g.payloads, g.created, size, size);
+    PERFORM pgwork._regroup(run.queue, (run.parts[1] & 31)::smallint, g.ids, g.kinds, g.payloads, g.created,
+                            size, size);
     RETURN size;
 END $$;
 
@@ -119,23 +120,19 @@ END $$;
 -- A session remembers this about a queue for 200 ms, so that its claims skip what was claimed since the last
 -- tick. It is a hint: lost with the session, never decisive. [1] the queue's name, hashed [2] valid until, ms
 -- [3] 1: there may be quarantined jobs [4] jobs in a row [5] 32 rows span so many positions [6] the position
--- after which priority 0 continues; -1: all jobs have lower priorities [7] when to check again
+-- after which priority 0 continues; -1: all jobs have lower priorities; NULL: none is ready [7] when to look again
 CREATE FUNCTION pgwork._hint(queue text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN 'pgwork.claim_' || (hashtext(queue) & 63)::text;
 
 -- From the ledger; or, while `old` is good, from there.
 CREATE FUNCTION pgwork._look(its_name text, now_ms bigint, old bigint[]) RETURNS bigint[] LANGUAGE plpgsql AS $$
-DECLARE
-    m CONSTANT pgwork.mark := (SELECT pgwork._mark(t.id) FROM pgwork.queue t WHERE t.name = its_name);
-    quarantined CONSTANT boolean := EXISTS (
-        SELECT FROM unnest(m.lanes[m.front + 1:], m.starts[m.front + 1:]) r (lane, start)
-         CROSS JOIN LATERAL (SELECT FROM pgwork.live_job j
-                              WHERE j.queue = m.queue AND j.lane = r.lane AND j.pos > r.start AND j.token IS NULL
-                              LIMIT 1) j);
-    rows record;
+DECLARE m CONSTANT pgwork.mark := (SELECT pgwork._mark(t.id) FROM pgwork.queue t WHERE t.name = its_name); rows record;
 BEGIN
     SELECT (array_agg(j.n))[1] AS n, min(j.pos) - 1 AS start, min(j.lane) AS lane,
-           least(CASE count(*) WHEN 32 THEN max(j.pos) - min(j.pos) END, 1::bigint << 48) AS width INTO rows
+           least(CASE count(*) WHEN 32 THEN max(j.pos) - min(j.pos) END, 1::bigint << 48) AS width,
+           EXISTS (SELECT FROM unnest(m.lanes[m.front + 1:], m.starts[m.front + 1:]) r (lane, start)
+                    CROSS JOIN LATERAL (SELECT FROM pgwork.live_job j WHERE j.queue = m.queue AND j.lane = r.lane
+                                           AND j.pos > r.start AND j.token IS NULL LIMIT 1) j) AS quarantined INTO rows
       FROM (SELECT j.* FROM unnest(m.lanes[:m.front], m.starts, m.stops) r (lane, start, stop)
              CROSS JOIN LATERAL (SELECT j.n, j.pos, j.lane FROM pgwork.live_job j
                                   WHERE j.queue = m.queue AND j.lane = r.lane AND j.pos <= r.stop AND j.token IS NULL
@@ -143,8 +140,10 @@ BEGIN
                                   ORDER BY j.pos LIMIT 32) j
              LIMIT 32) j;
     RETURN set_config(pgwork._hint(its_name),
-        ARRAY[hashtextextended(its_name, 0), coalesce(old[2], now_ms + 200), quarantined::integer, coalesce(rows.n, 1),
-              rows.width, CASE rows.lane WHEN 1 THEN rows.start ELSE -1 END, now_ms + 10]::text, false)::bigint[];
+        ARRAY[hashtextextended(its_name, 0), coalesce(old[2], now_ms + 200), rows.quarantined::integer,
+              coalesce(rows.n, 1), rows.width, CASE WHEN rows.lane > 1 OR rows.n IS NULL AND old[6] >= 0 THEN -1
+                                                    ELSE rows.start END,
+              now_ms + 10]::text, false)::bigint[];
 END $$;
 
 -- The hot path: few statements, each with one possible plan, and only SQL functions that are
@@ -190,7 +189,8 @@ BEGIN
             hint := pgwork._look(its_name, now_ms, hint);
         END IF;
         FOREACH part IN ARRAY
-            CASE WHEN hint[3] = 1 AND wanted = n AND random() < 0.25 THEN ARRAY['quarantined', 'front', 'admitted']
+            CASE WHEN hint[6] IS NULL AND hint[7] = now_ms + 10 THEN (ARRAY['admitted', 'quarantined'])[:1 + hint[3]]
+                 WHEN hint[3] = 1 AND wanted = n AND random() < 0.25 THEN ARRAY['quarantined', 'front', 'admitted']
                  WHEN hint[6] >= 0 THEN ARRAY['near', 'front', 'admitted', 'quarantined']
                  ELSE ARRAY['front', 'admitted', 'quarantined'] END
         LOOP
