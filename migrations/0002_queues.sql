@@ -12,7 +12,7 @@ END $$;
 CREATE FUNCTION pgwork._refuse(argument text, value text, allowed text, i bigint DEFAULT NULL) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
-    message text := format('argument %s is %s: allowed is %s', argument,
+    message text := format('argument %s is %s: expected %s', argument,
                            coalesce('"' || left(value, 78) || '"', 'NULL'), allowed);
 BEGIN
     IF i IS NULL THEN RAISE EXCEPTION '%', message USING ERRCODE = 'PW001'; END IF;
@@ -26,7 +26,7 @@ BEGIN
 END $$;
 
 CREATE FUNCTION pgwork._check_range(name text, value bigint, low bigint, high bigint, note text DEFAULT '') RETURNS void
-LANGUAGE sql RETURN pgwork._refuse_unless(value BETWEEN low AND high, name, value::text, low || ' .. ' || high || note);
+LANGUAGE sql RETURN pgwork._refuse_unless(value BETWEEN low AND high, name, value::text, low || '..' || high || note);
 
 CREATE FUNCTION pgwork._check_queue_name(name text) RETURNS void LANGUAGE sql
 RETURN pgwork._refuse_unless(octet_length(name) BETWEEN 1 AND 200 AND name !~ '[[:cntrl:]]', 'queue', name,
@@ -207,7 +207,7 @@ BEGIN
     IF value IS NULL THEN RETURN now_is; END IF;
     PERFORM pgwork._refuse_unless(value IN ('on', 'off'), 'value', value, 'on or off') WHERE now_is IN ('on', 'off');
     PERFORM pgwork._refuse_unless(CASE WHEN value ~ '^[0-9]{1,15}$' THEN value::bigint <= 3153600000000 END,
-                                  'value', value, 'a number, 0 .. 3153600000000') WHERE now_is NOT IN ('on', 'off');
+                                  'value', value, 'a number, 0..3153600000000') WHERE now_is NOT IN ('on', 'off');
     UPDATE pgwork.setting s SET value = setting.value WHERE s.name = setting.name;
     RETURN value;
 END $$;
@@ -220,7 +220,7 @@ END $$;
 CREATE FUNCTION pgwork._lock(what text, number integer) RETURNS bigint
 LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN (hashtextextended('pgwork.' || what, 0) >> 1) + number;
 
--- Locks of a queue's waiters: 0 .. 255 a slot, 256 .. 271 a group, 272 all. 512 + slot is held by a
+-- Locks of a queue's waiters: 0..255 a slot, 256..271 a group, 272 all. 512 + slot is held by a
 -- transaction that wakes up that slot. By name, so that the key stays the same if the queue is created again.
 CREATE FUNCTION pgwork._waiters(queue text, which integer) RETURNS bigint
 LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN (hashtextextended('pgwork.' || queue, 1) >> 1) + which;

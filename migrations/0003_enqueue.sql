@@ -51,10 +51,10 @@ BEGIN
     END IF;
     PERFORM pgwork._refuse(c.name, c.value, c.allowed, i)
        FROM (VALUES (octet_length(j.kind) > 255 OR j.kind ~ '[[:cntrl:]]', 'kind', j.kind, words),
-                    (j.priority NOT BETWEEN 0 AND 9, 'priority', j.priority::text, '0 (first) .. 9'),
+                    (j.priority NOT BETWEEN 0 AND 9, 'priority', j.priority::text, '0..9 (0 comes first)'),
                     (nullif(j.max_attempts, -1) NOT BETWEEN 1 AND 1000, 'max_attempts', j.max_attempts::text,
-                     '1 .. 1000, or -1'), (j.lease_ms NOT BETWEEN 100 AND 86400000, 'lease_ms', j.lease_ms::text,
-                     '100 .. 86400000'), (cardinality(j.tags) > 32, 'tags', cardinality(j.tags) || ' tags', 'up to 32'),
+                     '1..1000, or -1'), (j.lease_ms NOT BETWEEN 100 AND 86400000, 'lease_ms', j.lease_ms::text,
+                     '100..86400000'), (cardinality(j.tags) > 32, 'tags', cardinality(j.tags) || ' tags', 'up to 32'),
                     (array_ndims(j.tags) > 1, 'tags', 'an array with bounds ' || array_dims(j.tags), 'one dimension'),
                     (octet_length(j.key) NOT BETWEEN 1 AND 255 OR j.key ~ '[[:cntrl:]]', 'key', j.key, names),
                     (octet_length(j.grp) NOT BETWEEN 1 AND 255 OR j.grp ~ '[[:cntrl:]]', 'grp', j.grp, names),
@@ -62,7 +62,7 @@ BEGIN
                      'expires_at', j.expires_at::text, 'a time before 294247-01-10'),
                     (jsonb_typeof(j.meta) <> 'object' OR pg_column_size(j.meta) > 65536, 'meta',
                      'JSON ' || jsonb_typeof(j.meta), 'an object of up to 64 KB'), (j.meta -> 'timeout_ms'
-                     NOT BETWEEN '1' AND '2592000000', 'meta.timeout_ms', j.meta ->> 'timeout_ms', '1 .. 2592000000')
+                     NOT BETWEEN '1' AND '2592000000', 'meta.timeout_ms', j.meta ->> 'timeout_ms', '1..2592000000')
              UNION ALL SELECT octet_length(t) > 255 OR t ~ '[[:cntrl:]]', 'tags', t, words FROM unnest(j.tags) t
             ) c (bad, name, value, allowed) WHERE c.bad;
 END $$;
@@ -75,7 +75,7 @@ BEGIN
     PERFORM pgwork._refuse_unless(num_nulls(run_at, delay_ms) > 0, 'delay_ms', delay_ms::text,
                                   'nothing together with run_at', i),
             pgwork._refuse_unless(coalesce(delay_ms, 0) BETWEEN 0 AND 315360000000, 'delay_ms', delay_ms::text,
-                                  '0 .. 315360000000 (ten years)', i),
+                                  '0..315360000000 (ten years)', i),
             pgwork._refuse_unless(coalesce(run_at > '-infinity' AND run_at <= top, true), 'run_at', run_at::text,
                                   'a time up to ' || top::date || ' (ten years from now)', i);
     RETURN coalesce(run_at, pgwork._now() + nullif(delay_ms, 0) * interval '1 ms');

@@ -259,7 +259,7 @@ BEGIN
     ELSE
         PERFORM pgwork._refuse_unless(octet_length(name) BETWEEN 1 AND 255, 'name', name, '1 to 255 bytes');
         PERFORM pgwork._refuse_unless(shared IS NOT NULL, 'shared', shared::text, 'true or false');
-        RAISE EXCEPTION 'argument timeout_ms is %: allowed is 0 (try) .. 500', coalesce(quote_literal(timeout_ms), 'NULL') USING ERRCODE = 'PW001',
+        RAISE EXCEPTION 'argument timeout_ms is %: expected 0..500 (0: try once)', coalesce(quote_literal(timeout_ms), 'NULL') USING ERRCODE = 'PW001',
             HINT = 'A statement that waits keeps its snapshot. To wait for longer: CALL pgwork.lock_wait(name), or call this again.';
     END IF;
     IF EXISTS (SELECT FROM pgwork.named_lock t WHERE t.key = k AND t.name <> _lock_take.name) THEN
@@ -319,8 +319,8 @@ DECLARE
     k CONSTANT bigint := pgwork.lock_key(name);
     until timestamptz;
 BEGIN
-    PERFORM pgwork._refuse_unless(wait_ms BETWEEN 0 AND 500, 'wait_ms', wait_ms::text, '0 .. 500'),
-            pgwork._refuse_unless(place BETWEEN 0 AND 8, 'place', place::text, '0 .. 8');
+    PERFORM pgwork._refuse_unless(wait_ms BETWEEN 0 AND 500, 'wait_ms', wait_ms::text, '0..500'),
+            pgwork._refuse_unless(place BETWEEN 0 AND 8, 'place', place::text, '0..8');
     until := clock_timestamp() + least(wait_ms, pgwork._lock_turn_ms()) * interval '1 ms';
     IF place = 0 THEN
         fence := pgwork._lock_take(name, shared, 0, xact);
@@ -444,8 +444,8 @@ DECLARE
     k bigint;
     gone bigint := 0;
 BEGIN
-    PERFORM pgwork._refuse_unless(idle_ms BETWEEN 0 AND 3153600000000, 'idle_ms', idle_ms::text, '0 .. 3153600000000');
-    PERFORM pgwork._refuse_unless(batch BETWEEN 1 AND 1000, 'batch', batch::text, '1 .. 1000');
+    PERFORM pgwork._refuse_unless(idle_ms BETWEEN 0 AND 3153600000000, 'idle_ms', idle_ms::text, '0..3153600000000');
+    PERFORM pgwork._refuse_unless(batch BETWEEN 1 AND 1000, 'batch', batch::text, '1..1000');
     -- Held names do not count against the batch, because they could come first in every pass. To try a lock would not show what
     -- this session holds. It reads the whole table, which is rare; an index on taken_at would cost every acquisition.
     FOR k IN

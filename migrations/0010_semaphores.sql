@@ -316,8 +316,8 @@ BEGIN
     IF n BETWEEN 1 AND 10000 AND ttl_ms BETWEEN 100 AND 86400000 AND octet_length(coalesce(holder, '')) <= 255 THEN
         RETURN;
     END IF;
-    PERFORM pgwork._refuse_unless(n BETWEEN 1 AND 10000, 'n', n::text, '1 .. 10000');
-    PERFORM pgwork._refuse_unless(ttl_ms BETWEEN 100 AND 86400000, 'ttl_ms', ttl_ms::text, '100 .. 86400000');
+    PERFORM pgwork._refuse_unless(n BETWEEN 1 AND 10000, 'n', n::text, '1..10000');
+    PERFORM pgwork._refuse_unless(ttl_ms BETWEEN 100 AND 86400000, 'ttl_ms', ttl_ms::text, '100..86400000');
     PERFORM pgwork._refuse('holder', holder, 'up to 255 bytes: who');
 END $$;
 
@@ -372,8 +372,8 @@ DECLARE
 BEGIN
     s := pgwork._semaphore(name);
     PERFORM pgwork._sema_check(n, ttl_ms, holder);
-    PERFORM pgwork._refuse_unless(wait_ms BETWEEN 0 AND 2147483647, 'wait_ms', wait_ms::text, '0 .. 2147483647');
-    PERFORM pgwork._refuse_unless(coalesce(patience_ms, 1) BETWEEN 1 AND 2147483647, 'patience_ms', patience_ms::text, '1 .. 2147483647');
+    PERFORM pgwork._refuse_unless(wait_ms BETWEEN 0 AND 2147483647, 'wait_ms', wait_ms::text, '0..2147483647');
+    PERFORM pgwork._refuse_unless(coalesce(patience_ms, 1) BETWEEN 1 AND 2147483647, 'patience_ms', patience_ms::text, '1..2147483647');
     PERFORM pgwork._refuse_unless(turn IS NOT NULL, 'turn', NULL, 'true where this session stands at the head, else false');
     held := EXISTS (SELECT FROM pgwork._advisory(key) a WHERE a.granted AND a.pid = pg_backend_pid() AND NOT a.shared);
     IF held AND NOT turn THEN
@@ -533,7 +533,7 @@ END $$;
 CREATE FUNCTION pgwork._sema_check_permits(permits integer) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    PERFORM pgwork._refuse_unless(permits BETWEEN 1 AND 10000, 'permits', permits::text, '1 .. 10000');
+    PERFORM pgwork._refuse_unless(permits BETWEEN 1 AND 10000, 'permits', permits::text, '1..10000');
 END $$;
 
 CREATE FUNCTION pgwork.sema_create(name text, permits integer) RETURNS void

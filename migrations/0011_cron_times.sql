@@ -60,7 +60,7 @@ BEGIN
     RETURN CASE WHEN v BETWEEN least_is AND most THEN v ELSE -1 END;
 END $$;
 
--- Reads the field that begins at i; i moves to the next one. kind: 1 second .. 6 weekday.
+-- Reads the field that begins at i; i moves to the next one. kind: 1 (second) to 6 (weekday).
 CREATE FUNCTION pgwork._cron_field(expression text, kind integer, INOUT i integer, OUT bits bit(60), OUT star boolean, OUT near bit(60))
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -418,7 +418,7 @@ CREATE FUNCTION pgwork._check_instant(argument text, at timestamptz) RETURNS voi
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     -- A timestamp can hold the year 294276, so the next time after it is still in range.
-    PERFORM pgwork._refuse_unless(at BETWEEN '1700-01-01 UTC' AND '10000-01-01 UTC', argument, at::text, '1700-01-01 .. 10000-01-01');
+    PERFORM pgwork._refuse_unless(at BETWEEN '1700-01-01 UTC' AND '10000-01-01 UTC', argument, at::text, '1700-01-01 to 10000-01-01');
 END $$;
 
 -- Whether the name of a zone is also an abbreviation with another offset. AT TIME ZONE prefers the
@@ -482,11 +482,11 @@ DECLARE
 BEGIN
     PERFORM pgwork._check_instant('after', after), pgwork._check_instant('anchor', anchor);
     zone := pgwork._check_zone(zone);
-    PERFORM pgwork._refuse_unless(n BETWEEN 1 AND 10000, 'n', n::text, '1 .. 10000');
+    PERFORM pgwork._refuse_unless(n BETWEEN 1 AND 10000, 'n', n::text, '1..10000');
     at := after;
     FOR i IN 1 .. n LOOP
         at := pgwork._cron_after(e, zone, at, anchor);
-        PERFORM pgwork._refuse_unless(at < '30000-01-01 UTC', 'n', n::text, '1 .. ' || (i - 1) || ': later ones are beyond the year 30000');
+        PERFORM pgwork._refuse_unless(at < '30000-01-01 UTC', 'n', n::text, '1..' || (i - 1) || ': later ones are beyond the year 30000');
         ahead := (at AT TIME ZONE zone) - (at AT TIME ZONE 'UTC');
         local := to_char(at AT TIME ZONE zone, 'Dy YYYY-MM-DD HH24:MI:SS')
                  || CASE WHEN ahead < interval '0' THEN ' -' ELSE ' +' END

@@ -51,7 +51,7 @@ DECLARE
     old CONSTANT timestamptz := clock_timestamp() -- a variable, because with the function itself no index is used
         - (SELECT s.value::bigint FROM pgwork.setting s WHERE s.name = 'op_retention_ms') * interval '1 ms';
 BEGIN
-    PERFORM pgwork._refuse_unless(batch BETWEEN 1 AND 100000, 'batch', batch::text, '1 .. 100000');
+    PERFORM pgwork._refuse_unless(batch BETWEEN 1 AND 100000, 'batch', batch::text, '1..100000');
     DELETE FROM pgwork.table_operation t
      WHERE t.ctid = ANY (ARRAY(SELECT o.ctid FROM pgwork.table_operation o
                                 WHERE o.at < old

@@ -229,12 +229,12 @@ BEGIN
                                      NULL, NULL, NULL), NULL, NULL);
     PERFORM pgwork._refuse_unless(coalesce(cardinality(tags), 0) <= 30, 'tags', cardinality(tags) || ' tags', 'up to 30: a tick adds two');
     PERFORM pgwork._refuse_unless(misfire IN ('skip', 'once', 'all'), 'misfire', misfire, 'skip, once or all');
-    PERFORM pgwork._refuse_unless(misfire_max BETWEEN 1 AND 1000, 'misfire_max', misfire_max::text, '1 .. 1000');
-    PERFORM pgwork._refuse_unless(grace_ms BETWEEN 0 AND 86400000, 'grace_ms', grace_ms::text, '0 .. 86400000 (a day)');
+    PERFORM pgwork._refuse_unless(misfire_max BETWEEN 1 AND 1000, 'misfire_max', misfire_max::text, '1..1000');
+    PERFORM pgwork._refuse_unless(grace_ms BETWEEN 0 AND 86400000, 'grace_ms', grace_ms::text, '0..86400000 (a day)');
     PERFORM pgwork._refuse_unless(misfire <> 'skip' OR grace_ms >= 1000, 'grace_ms', grace_ms::text,
-                                  '1000 .. 86400000 with misfire skip: every tick is found a little late');
-    PERFORM pgwork._refuse_unless(jitter_ms BETWEEN 0 AND 3600000, 'jitter_ms', jitter_ms::text, '0 .. 3600000 (an hour)');
-    PERFORM pgwork._refuse_unless(timeout_ms BETWEEN 100 AND 604800000, 'timeout_ms', timeout_ms::text, '100 .. 604800000 (a week)');
+                                  '1000..86400000 with misfire skip: every tick is found a little late');
+    PERFORM pgwork._refuse_unless(jitter_ms BETWEEN 0 AND 3600000, 'jitter_ms', jitter_ms::text, '0..3600000 (an hour)');
+    PERFORM pgwork._refuse_unless(timeout_ms BETWEEN 100 AND 604800000, 'timeout_ms', timeout_ms::text, '100..604800000 (a week)');
     PERFORM pgwork._check_ttl(ttl_ms);
     LOOP
         INSERT INTO pgwork.schedule AS t (name, expression, zone, anchor, base)
@@ -427,7 +427,7 @@ END $$;
 CREATE FUNCTION pgwork.cron_tick(batch integer DEFAULT 1000, OUT fired bigint, OUT next_ms bigint)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    PERFORM pgwork._refuse_unless(batch BETWEEN 1 AND 100000, 'batch', batch::text, '1 .. 100000');
+    PERFORM pgwork._refuse_unless(batch BETWEEN 1 AND 100000, 'batch', batch::text, '1..100000');
     SELECT t.fired, t.next_ms INTO fired, next_ms FROM pgwork._cron_tick(batch, clock_timestamp()) t;
 END $$;
 
@@ -545,7 +545,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     later timestamptz;
 BEGIN
-    PERFORM pgwork._refuse_unless(coalesce(cron_extend.timeout_ms, 100) BETWEEN 100 AND 604800000, 'timeout_ms', cron_extend.timeout_ms::text, '100 .. 604800000 (a week)');
+    PERFORM pgwork._refuse_unless(coalesce(cron_extend.timeout_ms, 100) BETWEEN 100 AND 604800000, 'timeout_ms', cron_extend.timeout_ms::text, '100..604800000 (a week)');
     PERFORM pgwork._wait_for_disk();
     UPDATE pgwork.schedule t SET until = clock_timestamp() + coalesce(cron_extend.timeout_ms, t.timeout_ms) * interval '1 ms'
      WHERE t.token = cron_extend.token AND t.slot IS NOT NULL

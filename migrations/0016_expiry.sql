@@ -14,7 +14,7 @@ $$;
 
 CREATE FUNCTION pgwork._check_ttl(ttl_ms bigint, i bigint DEFAULT NULL) RETURNS void LANGUAGE sql
 RETURN pgwork._refuse_unless(coalesce(ttl_ms, 1) BETWEEN 1 AND 315360000000, 'ttl_ms', ttl_ms::text,
-                             '1 .. 315360000000 (ten years)', i);
+                             '1..315360000000 (ten years)', i);
 
 -- New jobs of which some expire: at a time, or so long after they become ready. Notes them. (A job that is not added
 -- after all, as its key is taken, leaves a note of nothing.)
@@ -153,7 +153,7 @@ BEGIN
                                   'ready with key_policy delay'),
             pgwork._refuse_unless(NOT keyed OR key_scope <> 'period' AND key_policy <> 'delay'
                                   OR key_period_ms BETWEEN 1 AND 31536000000,
-                                  'key_period_ms', key_period_ms::text, '1 .. 31536000000 (a year)'),
+                                  'key_period_ms', key_period_ms::text, '1..31536000000 (a year)'),
             pgwork._refuse_unless(coalesce(key_replace <@ '{payload,kind,priority,time}', true), 'key_replace',
                                   key_replace::text, 'of payload, kind, priority and time, or NULL for payload');
 END $$;
@@ -162,7 +162,7 @@ END $$;
 CREATE FUNCTION pgwork._check_delay(j pgwork._new_job, key_period_ms bigint, i bigint) RETURNS void LANGUAGE sql
 RETURN pgwork._refuse_unless(coalesce(j.due <= pgwork._now() + key_period_ms * interval '1 ms', false),
     'delay_ms', CASE WHEN j.due IS NULL THEN NULL ELSE 'over ' || key_period_ms END,
-    '1 .. key_period_ms with key_policy delay', i);
+    '1..key_period_ms with key_policy delay', i);
 
 -- Puts what an enqueue brings into the job that has its key, if that waits: payload (with body), kind, priority, time
 -- (when it runs, at most latest_ms after its creation, and when it expires). False: it does not wait.

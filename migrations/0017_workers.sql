@@ -111,7 +111,7 @@ DECLARE
 BEGIN
     PERFORM pgwork._refuse_unless(octet_length(name) BETWEEN 1 AND 255 AND name !~ '[[:cntrl:]]', 'name', name,
                                   '1 to 255 bytes without control characters'),
-            pgwork._refuse_unless(n BETWEEN 1 AND 64, 'queues', n || ' queues', '1 .. 64 names'),
+            pgwork._refuse_unless(n BETWEEN 1 AND 64, 'queues', n || ' queues', '1..64 names'),
             pgwork._refuse_unless(cardinality(versions) = n AND cardinality(running) = n AND cardinality(counts) = 56 * n, 'counts',
                                   cardinality(counts) || ' numbers', 56 * n || ', and one version and number of running jobs per queue'),
             pgwork._refuse_unless(0 <= ALL (counts), 'counts', 'a number below 0', '0 and up'),

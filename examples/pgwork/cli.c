@@ -377,7 +377,7 @@ int64_t cli_limit(int64_t n)
 int cli_state(const cli *c, const char *text, const char *allowed, pgw_state *state)
 {
     if (!text || pgw_state_parse(text, state) == PGW_OK) return CLI_DONE;
-    return cli_fail(CLI_USAGE, NULL, "%s: --state is \"%s\": allowed is %s", c->command, text,
+    return cli_fail(CLI_USAGE, NULL, "%s: --state is \"%s\": expected %s", c->command, text,
                     allowed);
 }
 

@@ -302,7 +302,7 @@ static int cronexpr_count(const char *p, const char **extra)
 /* A schedule without a tick is a mistake: none of its days is in any of its months. */
 static bool cronexpr_comes(const pgw__cronexpr *e)
 {
-    const uint64_t every_month = 0x3ffffffe; /* days 1 .. 29: February has leap years */
+    const uint64_t every_month = 0x3ffffffe; /* days 1..29: February has leap years */
     const uint64_t last = PGW__CRONEXPR_LAST_DAY | PGW__CRONEXPR_LAST_WORKDAY;
     const uint32_t february = 1u << 2, long_months = 0x15aa;
     const uint64_t day = e->day | e->near;

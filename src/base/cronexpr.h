@@ -22,8 +22,8 @@
 
 typedef struct pgw__cronexpr {
     uint64_t second, minute;   /* bit n: at n */
-    uint32_t hour, month;      /* month 1 .. 12 */
-    uint64_t day;              /* 1 .. 31, and the two LAST below */
+    uint32_t hour, month;      /* month 1..12 */
+    uint64_t day;              /* 1..31, and the two LAST below */
     uint64_t weekday;          /* bit 0: Sunday; 7 * k + n: the k-th of a month; and the last */
     uint32_t near;             /* bit n: the workday that is nearest to day n */
     bool special;              /* day or weekday has one of L, W and # */

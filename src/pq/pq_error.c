@@ -368,7 +368,7 @@ static pgw_status error_refuse(pgw *h, const char *argument, const char *shown, 
 
     h->armed = NULL;
     h->statement[0] = '\0'; /* none was sent */
-    snprintf(text, sizeof(text), "argument `%.64s` is %s: allowed is %.400s", argument, shown,
+    snprintf(text, sizeof(text), "argument `%.64s` is %s: expected %.400s", argument, shown,
              allowed);
     return pgw__fault_set(&h->fault, PGW_EINVAL, text, NULL);
 }

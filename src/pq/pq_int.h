@@ -102,7 +102,7 @@ struct pgw {
     bool owned;         /* of a loop, which logs failures */
     pgw__log_told told; /* of failed attempts to connect */
     const char *schema;
-    int slot;                /* among sleepers: 0 .. 255 */
+    int slot;                /* among sleepers: 0..255 */
     uint64_t mark;           /* random: no other handle has it */
     unsigned char spent[16]; /* the module table's */
     pid_t pid;               /* a child of fork() must not use the session (R16) */

@@ -264,7 +264,7 @@ static pgw_status enqueue_many_read(pgw *h, const pgw__rows *rows, void *ctx)
 
     if (count > 0 && count != many->n && pgw__job_outcome(rows, 0, 1) == PGW_OUTCOME_REPEATED)
         return pgw__pq_fail(h, PGW_EINVAL,
-                            "the operation id was used for another number of jobs: allowed is one "
+                            "the operation id was used for another number of jobs: expected one "
                             "for this call alone, or the same jobs again",
                             NULL);
     st = pgw__ask_rows(h, rows, many->n);

@@ -45,7 +45,7 @@ static pgw_status table_check_ident(pgw *h, const char *argument, const char *na
 
     if (fault == NULL) return PGW_OK;
     snprintf(message, sizeof(message),
-             "argument `%s` %s: allowed is a name in UTF-8 of 1 to 63 bytes", argument, fault);
+             "argument `%s` %s: expected a name in UTF-8 of 1 to 63 bytes", argument, fault);
     return pgw__pq_reject(h, PGW_EINVAL, message,
                           "the server truncates longer names, and would use another table");
 }
@@ -290,15 +290,15 @@ typedef struct table_role {
 
 static const table_role table_roles[] = {
     {"locked_by", " text varchar int2 int4 int8 uuid ",
-     "(locked_by) has the wrong type: allowed is text, varchar, smallint, integer, bigint or uuid",
+     "(locked_by) has the wrong type: expected text, varchar, smallint, integer, bigint or uuid",
      false},
     {"expires_at", " timestamptz ",
-     "(expires_at) has the wrong type: allowed is timestamptz, which every session reads "
+     "(expires_at) has the wrong type: expected timestamptz, which every session reads "
      "alike",
      false},
-    {"token", " uuid ", "(token) has the wrong type: allowed is uuid", false},
+    {"token", " uuid ", "(token) has the wrong type: expected uuid", false},
     {"version", " int2 int4 int8 uuid ",
-     "(version) has the wrong type: allowed is smallint, integer, bigint or uuid", true},
+     "(version) has the wrong type: expected smallint, integer, bigint or uuid", true},
 };
 
 static bool table_type_allowed(const pgw__column *c, const char *types)

@@ -112,8 +112,8 @@ static pgw__kind *kind_add(pgw_worker *w, const char *name, size_t at)
 static pgw_status kind_refuse(pgw_worker *w, const char *argument, const char *what,
                               const char *allowed)
 {
-    snprintf(w->loop.error, sizeof(w->loop.error), "argument `%s` %s: allowed is %s", argument,
-             what, allowed);
+    snprintf(w->loop.error, sizeof(w->loop.error), "argument `%s` %s: expected %s", argument, what,
+             allowed);
     return PGW_EINVAL;
 }
 
@@ -141,15 +141,15 @@ static pgw_status kind_check(pgw_worker *w, const char *name, pgw_handler_fn *fn
         (!pgw__size_is_whole(opts->struct_size) || opts->struct_size > sizeof(*mine)))
         return kind_refuse(w, "opts->struct_size", "is not set", "PGW_KIND_OPTS_INIT");
     if (opts != NULL) memcpy(mine, opts, opts->struct_size);
-    if (kind_fits(w, "concurrency", mine->concurrency, 1, 1024, "1 .. 1024, or PGW_DEFAULT") &&
-        kind_fits(w, "max_attempts", mine->max_attempts, 1, 1000, "1 .. 1000, or PGW_DEFAULT") &&
+    if (kind_fits(w, "concurrency", mine->concurrency, 1, 1024, "1..1024, or PGW_DEFAULT") &&
+        kind_fits(w, "max_attempts", mine->max_attempts, 1, 1000, "1..1000, or PGW_DEFAULT") &&
         (mine->timeout_ms == PGW_UNLIMITED ||
          kind_fits(w, "timeout_ms", mine->timeout_ms, 1, PGW__TIMEOUT_MAX_MS,
-                   "1 .. 2592000000, PGW_UNLIMITED or PGW_DEFAULT")) &&
+                   "1..2592000000, PGW_UNLIMITED or PGW_DEFAULT")) &&
         kind_fits(w, "backoff_ms", mine->backoff_ms, 0, PGW__PERIOD_MAX_MS,
-                  "0 .. 31536000000, or PGW_DEFAULT") &&
+                  "0..31536000000, or PGW_DEFAULT") &&
         kind_fits(w, "backoff_cap_ms", mine->backoff_cap_ms, 0, PGW__PERIOD_MAX_MS,
-                  "0 .. 31536000000, or PGW_DEFAULT"))
+                  "0..31536000000, or PGW_DEFAULT"))
         return PGW_OK;
     return PGW_EINVAL;
 }

@@ -134,8 +134,8 @@ refused 'a policy that is none' 2 'skip, replace, delay or error' pgwork enqueue
 refused 'a scope that is none' 2 'unfinished, ready or period' pgwork enqueue m z --key K --key-scope frob
 refused 'a period without one' 2 'needs a period' pgwork enqueue m z --key K --key-scope period
 refused 'a debounce without a latest time' 2 'needs a period' pgwork enqueue m z --key D --key-policy delay --delay 1s
-refused 'a debounce without a delay' 2 '`delay_ms` is 0: allowed is 1 .. 60000' pgwork enqueue m z --key D --key-policy delay --key-period 1m
-refused 'a debounce with a scope' 2 'allowed is ready' pgwork enqueue m z --key D --key-policy delay --delay 1s --key-period 1m --key-scope period
+refused 'a debounce without a delay' 2 '`delay_ms` is 0: expected 1..60000' pgwork enqueue m z --key D --key-policy delay --key-period 1m
+refused 'a debounce with a scope' 2 'expected ready' pgwork enqueue m z --key D --key-policy delay --delay 1s --key-period 1m --key-scope period
 refused 'what cannot be replaced' 2 'payload, kind, priority and time' pgwork enqueue m z --key D --key-policy replace --key-replace payload,frob
 refused 'replaced by skip' 2 'for --key-policy replace and delay' pgwork enqueue m z --key D --key-replace kind
 pgwork enqueue bounce 1 --key D --key-policy delay --delay 20m --key-period 1h >"$tmp/out"

@@ -65,7 +65,7 @@ for far in '200000-01-01 00:00:00+00|200000-01-01T00:00:00.000000Z' '294247-01-0
     id=$(sql "SELECT id FROM pgwork.enqueue('far', expires_at => '${far%|*}')")
     is "the year of ${far%|*} is printed as ISO 8601 has it" "$(pgwork show "$id" | grep -E '^expires' | grep -o -E '[-0-9]+T[^ ]*')" "${far#*|}"
 done
-refused 'a run_at that is further away than a delay may be' 2 'argument run_at is .2099-01-31.*: allowed is a time up to .* (ten years from now)' pgwork enqueue far x --run-at 2099-01-31T12:00:00Z
+refused 'a run_at that is further away than a delay may be' 2 'argument run_at is .2099-01-31.*: expected a time up to .* (ten years from now)' pgwork enqueue far x --run-at 2099-01-31T12:00:00Z
 pgwork -q queue drop far --force
 refused 'show of none' 1 'job 999999 does not exist' pgwork show 999999
 code 'show of one and none' 1 pgwork show "$delayed" 999999

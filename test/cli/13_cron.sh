@@ -52,7 +52,7 @@ refused 'a schedule that is there twice' 2 'twice' pgwork cron apply "$tmp/sched
 refused 'a file that is not there' 2 'cannot read' pgwork cron apply "$tmp/none_such"
 pgwork cron rm apply-a 'apply b'
 refused 'a policy that is none' 2 'once, skip or all' pgwork cron add x '* * * * *' --misfire maybe
-refused 'a grace with which skip never runs' 2 '1000 .. 86400000' pgwork cron add x '* * * * *' --misfire skip --grace 0
+refused 'a grace with which skip never runs' 2 '1000..86400000' pgwork cron add x '* * * * *' --misfire skip --grace 0
 
 code 'next' 0 pgwork cron next '30 2 * * *' --tz Europe/Berlin -n 3 --after 2026-03-27T12:00:00Z
 is 'a gap: right after it' "$(cat "$tmp/out")" '2026-03-28T01:30:00Z  Sat 2026-03-28 02:30:00 +01:00

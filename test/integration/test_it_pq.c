@@ -252,14 +252,12 @@ void test_refusals_are_composed_without_surprises(void)
 {
     char text[200];
 
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw__pq_refuse_int(h, "max", -1, "1 .. 10000"));
-    TEST_ASSERT_EQUAL_STRING("argument `max` is -1: allowed is 1 .. 10000",
-                             pgw__pq_error_message(h));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw__pq_refuse_int(h, "max", -1, "1..10000"));
+    TEST_ASSERT_EQUAL_STRING("argument `max` is -1: expected 1..10000", pgw__pq_error_message(h));
     pgw__pq_refuse(h, "queue", NULL, "a name");
-    TEST_ASSERT_EQUAL_STRING("argument `queue` is NULL: allowed is a name",
-                             pgw__pq_error_message(h));
+    TEST_ASSERT_EQUAL_STRING("argument `queue` is NULL: expected a name", pgw__pq_error_message(h));
     pgw__pq_refuse(h, "queue", "a\033[2Jb", "a name");
-    TEST_ASSERT_EQUAL_STRING("argument `queue` is \"a\\x1b[2Jb\": allowed is a name",
+    TEST_ASSERT_EQUAL_STRING("argument `queue` is \"a\\x1b[2Jb\": expected a name",
                              pgw__pq_error_message(h));
     memset(text, 'x', sizeof(text));
     text[199] = '\0';

@@ -508,11 +508,11 @@ void test_one_bad_element_refuses_all(void)
     static const struct {
         const char *words, *more;
     } bad[] = {
-        {"priority|10|0 (first) .. 9|It is number 2 of this call.", "priorities => '{0,10}'"},
+        {"priority|10|0..9 (0 comes first)|It is number 2 of this call.", "priorities => '{0,10}'"},
         {"priority|-1|It is number 1 of this call.", "priorities => '{-1}'"},
         {"kind|255 bytes|It is number 2 ", "kinds => ARRAY['', repeat('x', 256)]"},
-        {"max_attempts|1001|1 .. 1000|number 2 ", "max_attempts => '{1,1001}'"},
-        {"lease_ms|99|100 .. 86400000|number 2 ", "leases_ms => '{100,99}'"},
+        {"max_attempts|1001|1..1000|number 2 ", "max_attempts => '{1,1001}'"},
+        {"lease_ms|99|100..86400000|number 2 ", "leases_ms => '{100,99}'"},
         {"tags|not an array|{a,b}", "tags => '{x}'"},
         {"tags|33|up to 32|number 2 ",
          "tags => ARRAY['{a}', array_fill('t'::text, ARRAY[33])::text]"},
@@ -754,7 +754,7 @@ void test_the_limits_of_a_plain_job_are_the_same(void)
     TEST_ASSERT_EQUAL_INT64(3, kit_number(a, "SELECT count(*) FROM pgwork.job"
                                              " WHERE priority = 0 AND kind = ''"));
     for (size_t i = 0; i < sizeof(priorities) / sizeof(priorities[0]); i++)
-        kit_refused(a, "PW001", "priority|0 (first) .. 9",
+        kit_refused(a, "PW001", "priority|0..9 (0 comes first)",
                     "SELECT pgwork.enqueue('q', priority => %s)", priorities[i]);
     kit_do(a, "SELECT pgwork.enqueue('q', kind => repeat('k', 255))");
     kit_refused(a, "PW001", "kind|255", "SELECT pgwork.enqueue('q', kind => repeat('k', 256))");

@@ -167,7 +167,7 @@ void test_a_time_to_live_begins_when_the_job_becomes_ready(void)
 
 void test_a_wrong_time_to_live_is_refused(void)
 {
-    kit_refused(a, "PW001", "ttl_ms|\"0\"|1 .. 315360000000",
+    kit_refused(a, "PW001", "ttl_ms|\"0\"|1..315360000000",
                 "SELECT pgwork.enqueue('q', ttl_ms => 0)");
     kit_refused(a, "PW001", "ttl_ms|\"-1\"", "SELECT pgwork.enqueue('q', ttl_ms => -1)");
     kit_refused(a, "PW001", "ttl_ms|\"315360000001\"",
@@ -525,10 +525,10 @@ void test_two_batches_with_the_same_debounced_keys_do_not_deadlock(void)
 void test_a_wrong_debounce_is_refused(void)
 {
 #define DEBOUNCE "SELECT pgwork.enqueue('q', key => 'k', key_policy => 'delay'"
-    kit_refused(a, "PW001", "key_period_ms|NULL|1 .. 31536000000", DEBOUNCE ", delay_ms => 1000)");
+    kit_refused(a, "PW001", "key_period_ms|NULL|1..31536000000", DEBOUNCE ", delay_ms => 1000)");
     kit_refused(a, "PW001", "key_period_ms|\"0\"", DEBOUNCE ", delay_ms => 1, key_period_ms => 0)");
     kit_refused(a, "PW001", "delay_ms|NULL|key_policy delay", DEBOUNCE ", key_period_ms => 1000)");
-    kit_refused(a, "PW001", "delay_ms|over 1000|1 .. key_period_ms",
+    kit_refused(a, "PW001", "delay_ms|over 1000|1..key_period_ms",
                 DEBOUNCE ", delay_ms => 60000, key_period_ms => 1000)");
     kit_refused(a, "PW001", "key_scope|\"period\"|ready with key_policy delay",
                 DEBOUNCE ", delay_ms => 1, key_period_ms => 1000, key_scope => 'period')");

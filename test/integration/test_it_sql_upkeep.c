@@ -76,7 +76,7 @@ void test_reap_goes_in_batches(void)
     TEST_ASSERT_EQUAL_INT64(10, kit_number(a, "SELECT returned FROM pgwork.reap(NULL, 10)"));
     TEST_ASSERT_EQUAL_STRING("5", maintain("reaped", "reaped > 0"));
     TEST_ASSERT_EQUAL_STRING("25 0 0 0 0", kit_places(a, "q"));
-    kit_refused(a, "PW001", "batch|0|1 .. 100000", "SELECT pgwork.reap(batch => 0)");
+    kit_refused(a, "PW001", "batch|0|1..100000", "SELECT pgwork.reap(batch => 0)");
     kit_refused(a, "PW003", "no queue \"none\"", "SELECT pgwork.reap('none')");
 }
 
@@ -1168,7 +1168,7 @@ void test_heartbeats_and_their_limits(void)
 void test_claims_refuse_what_is_out_of_range(void)
 {
     static const char *const bad[][2] = {
-        {"n|0|1 .. 10000", "'{q}', 0, 'w'"},
+        {"n|0|1..10000", "'{q}', 0, 'w'"},
         {"n|10001", "'{q}', 10001, 'w'"},
         {"n|NULL", "'{q}', NULL, 'w'"},
         {"n|-2147483648", "'{q}', -2147483648, 'w'"},
@@ -1301,7 +1301,7 @@ void test_a_job_wakes_one_slot_and_two_jobs_two(void)
     kit_put(b, "q");
     TEST_ASSERT_EQUAL_STRING("pgwork_wake_pgwork_3 q", heard(a, 1));
     TEST_ASSERT_EQUAL_STRING("", heard(c, 0));
-    kit_refused(a, "PW001", "slot|256|0 .. 255", "SELECT pgwork.idle('{q}', 256)");
+    kit_refused(a, "PW001", "slot|256|0..255", "SELECT pgwork.idle('{q}', 256)");
     kit_refused(a, "PW001", "slot|NULL", "SELECT pgwork.idle('{q}', NULL)");
 }
 

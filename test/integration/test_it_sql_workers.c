@@ -143,7 +143,7 @@ void test_a_held_snapshot_makes_readers_walk_over_two_minutes_at_most(void)
 
 void test_a_bad_report_is_refused(void)
 {
-    kit_refused(a, "PW001", "queues|1 .. 64",
+    kit_refused(a, "PW001", "queues|1..64",
                 "SELECT pgwork.worker_report('w', '{}', '{}', '{}', '{}', 1, 1)");
     kit_refused(a, "PW001", "counts|56",
                 "SELECT pgwork.worker_report('w', '{q}', '{0}', '{0}', "

@@ -677,7 +677,7 @@ void test_an_operation_without_an_id_is_refused(void)
     PGresult *res = PQexec(pgtemp_conn(), "SELECT pgwork.table_operation(NULL)");
 
     TEST_ASSERT_EQUAL_STRING("PW001", PQresultErrorField(res, PG_DIAG_SQLSTATE));
-    TEST_ASSERT_EQUAL_STRING("argument op is NULL: allowed is a uuid",
+    TEST_ASSERT_EQUAL_STRING("argument op is NULL: expected a uuid",
                              PQresultErrorField(res, PG_DIAG_MESSAGE_PRIMARY));
     PQclear(res);
 }

@@ -2129,11 +2129,11 @@ void test_what_no_handler_can_be_set_with_is_named(void)
     BAD("`kind` has a control character", pgw_worker_handle(w, "a\n", noop, NULL, &o));
     BAD("`fn` is NULL", pgw_worker_handle(w, "a", NULL, NULL, &o));
     BAD("`opts->struct_size`", (o.struct_size = 3, pgw_worker_handle(w, "a", noop, NULL, &o)));
-    BAD("`opts->concurrency` is 0: allowed is 1 .. 1024",
+    BAD("`opts->concurrency` is 0: expected 1..1024",
         (o.concurrency = 0, pgw_worker_handle(w, "a", noop, NULL, &o)));
     BAD("`opts->max_attempts` is -1",
         (o.max_attempts = -1, pgw_worker_handle(w, "a", noop, NULL, &o)));
-    BAD("`opts->timeout_ms` is 0: allowed is 1 ..",
+    BAD("`opts->timeout_ms` is 0: expected 1..",
         (o.timeout_ms = 0, pgw_worker_handle(w, "a", noop, NULL, &o)));
     BAD("`opts->timeout_ms` is 2592000001",
         (o.timeout_ms = 2592000001, pgw_worker_handle(w, "a", noop, NULL, &o)));
