@@ -10,7 +10,7 @@
 
 #define ERROR_VALUE_MAX 64  /* bytes of a refused value that are shown */
 #define ERROR_FIRST_MAX 800 /* limit of the server's text, so that its code fits after it */
-#define ERROR_WHICH     "It is number " /* DETAIL of _refuse() in SQL begins with this */
+#define ERROR_WHICH     "This is element " /* DETAIL of _refuse() in SQL begins with this */
 #define ERROR_INSIDE \
     "the error comes from a function on the server, such as a trigger: see the server's log"
 

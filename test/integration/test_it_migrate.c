@@ -223,7 +223,7 @@ void test_a_schema_of_somebody_elses_is_left_alone(void)
     pgtemp_exec("DROP ROLE IF EXISTS pgw_it_other; CREATE ROLE pgw_it_other; "
                 "CREATE SCHEMA taken AUTHORIZATION pgw_it_other");
     ASSERT_ST(PGW_ESCHEMA, pgw_migrate_up(h, NULL), h);
-    ASSERT_HAS("belongs to somebody else", pgw_error_message(h));
+    ASSERT_HAS("belongs to another role", pgw_error_message(h));
     ASSERT_HAS("migrate as its owner", pgw_error_hint(h));
     TEST_ASSERT_EQUAL_INT(0, look(h).applied);
     pgw_close(h);

@@ -914,7 +914,7 @@ void test_purge_by_batches(void)
     kit_do(a, "SELECT pgwork.queue_create('other')");
     fill("other", 1);
     TEST_ASSERT_EQUAL_INT64(1, kit_number(a, "SELECT pgwork.queue_purge('other', batch => 3)"));
-    kit_refused(a, "PW001", "batch|\"0\"|1 and up", "SELECT pgwork.queue_purge('q', batch => 0)");
+    kit_refused(a, "PW001", "batch|\"0\"|at least 1", "SELECT pgwork.queue_purge('q', batch => 0)");
     kit_refused(a, "PW001", "older_than_ms|\"-1\"",
                 "SELECT pgwork.queue_purge('q', older_than_ms => -1)");
     for (int i = 0; i < 2; i++) kit_put(a, "q");
@@ -926,7 +926,7 @@ void test_purge_by_batches(void)
     spoil("q", 3);
     TEST_ASSERT_EQUAL_INT64(2, kit_number(a, "SELECT pgwork.dead_purge('q', 0, 2)"));
     TEST_ASSERT_EQUAL_INT64(1, kit_number(a, "SELECT pgwork.dead_purge('q', batch => 2)"));
-    kit_refused(a, "PW001", "batch|\"-1\"|1 and up", "SELECT pgwork.dead_purge('q', batch => -1)");
+    kit_refused(a, "PW001", "batch|\"-1\"|at least 1", "SELECT pgwork.dead_purge('q', batch => -1)");
 }
 
 void test_drop_refuses_while_there_are_jobs(void)
