@@ -118,7 +118,7 @@ awk 'BEGIN { for (i = 1; i <= 10001; i++) print "{}"; printf "{\"kind\": \"%300s
 refused 'the line of a job that is refused --full' 2 '^pgwork: line 10002: argument `kind` is longer' pgwork enqueue lot -F -f "$tmp/lines"
 pgwork queue create tiny --max-bytes 40 >/dev/null
 { printf '\n\n'; seq 10010 | sed 's/^/{"payload": /; s/$/}/'; printf '{"payload": "%60s"}\n' x; } >"$tmp/lines"
-refused "the line of a job that the queue's own limit refuses --full" 2 '^pgwork: line 10013: payload and body are' pgwork enqueue tiny -F -f "$tmp/lines"
+refused "the line of a job that the queue's own limit refuses --full" 2 '^pgwork: line 10013: payload and body have' pgwork enqueue tiny -F -f "$tmp/lines"
 printf '\n{"key": "a"}\n\n{"key": "b"}\n{"key": "a"}\n' >"$tmp/lines"
 refused 'the line of a job whose key is taken' 1 '^pgwork: line 5: .* unique key' pgwork enqueue tiny -F -f "$tmp/lines" --key-policy error
 refused 'an empty queue' 2 . pgwork enqueue '' x
@@ -164,7 +164,7 @@ sql 'CREATE ROLE pgw_cli_producer LOGIN IN ROLE pgwork_producer' 2>/dev/null
 PGWORK_DSN="host=$PGHOST port=$PGPORT user=pgw_cli_producer dbname=$PGDATABASE" refused 'others send lots' 2 '10000 jobs before it' pgwork enqueue lots -f "$tmp/lines"
 is 'which are in' "$(jobs lots)" 10000
 { printf '\n\n'; seq 10010; printf '%60s\n' x; } >"$tmp/lines"
-PGWORK_DSN="host=$PGHOST port=$PGPORT user=pgw_cli_producer dbname=$PGDATABASE" refused "the line of a job that the queue's own limit refuses" 2 '^pgwork: line 10013: payload and body are' pgwork enqueue tiny -f "$tmp/lines"
+PGWORK_DSN="host=$PGHOST port=$PGPORT user=pgw_cli_producer dbname=$PGDATABASE" refused "the line of a job that the queue's own limit refuses" 2 '^pgwork: line 10013: payload and body have' pgwork enqueue tiny -f "$tmp/lines"
 sql "CREATE FUNCTION unsure() RETURNS trigger LANGUAGE plpgsql AS \$\$ BEGIN RAISE EXCEPTION 'not known' USING ERRCODE = '40003'; END \$\$;
      CREATE TRIGGER unsure BEFORE INSERT ON pgwork.live_job FOR EACH ROW WHEN (NEW.payload->>'line' = '10001') EXECUTE FUNCTION unsure()" >/dev/null
 seq 1 10001 >"$tmp/lines"

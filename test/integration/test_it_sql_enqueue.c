@@ -508,13 +508,14 @@ void test_one_bad_element_refuses_all(void)
     static const struct {
         const char *words, *more;
     } bad[] = {
-        {"priority|10|0..9 (0 comes first)|This is element 2 of the call.", "priorities => '{0,10}'"},
+        {"priority|10|0..9 (0 comes first)|This is element 2 of the call.",
+         "priorities => '{0,10}'"},
         {"priority|-1|This is element 1 of the call.", "priorities => '{-1}'"},
         {"kind|255 bytes|It is element 2 ", "kinds => ARRAY['', repeat('x', 256)]"},
         {"max_attempts|1001|1..1000|element 2 ", "max_attempts => '{1,1001}'"},
         {"lease_ms|99|100..86400000|element 2 ", "leases_ms => '{100,99}'"},
         {"tags|not an array|{a,b}", "tags => '{x}'"},
-        {"tags|33|up to 32|element 2 ",
+        {"tags|33|at most 32|element 2 ",
          "tags => ARRAY['{a}', array_fill('t'::text, ARRAY[33])::text]"},
         {"key|1 to 255 bytes|element 2 ", "keys => ARRAY['a', '']"},
         {"kind|control characters|element 2 ", "kinds => ARRAY['a', E'b\\n']"},
@@ -648,7 +649,7 @@ void test_an_argument_out_of_range_is_named_with_the_allowed_values(void)
         {"PW001", "priority|10", "'q', priority => 10"},
         {"PW001", "priority|-2147483648", "'q', priority => -2147483648"},
         {"PW001", "kind|255", "'q', kind => repeat('k', 256)"},
-        {"PW001", "tags|33 tags|up to 32", "'q', tags => array_fill('t'::text, ARRAY[33])"},
+        {"PW001", "tags|33 tags|at most 32", "'q', tags => array_fill('t'::text, ARRAY[33])"},
         {"PW001", "tags|255 bytes", "'q', tags => ARRAY[repeat('t', 256)]"},
         {"PW001", "key|\"\"|1 to 255 bytes", "'q', key => ''"},
         {"PW001", "key|1 to 255 bytes", "'q', key => repeat('k', 256)"},
@@ -707,14 +708,14 @@ void test_a_call_of_many_stores_at_most_256_mb(void)
     static const struct {
         const char *words, *call;
     } bad[] = {
-        {"60 jobs are 3145|a call takes at most 268435456",
+        {"60 jobs have 3145|a call accepts at most 268435456",
          "array_fill('1'::jsonb, ARRAY[60]), bodies => ARRAY[convert_to(repeat('x', 5242880), "
          "'UTF8')]"},
-        {"10000 jobs are 5", "array_fill('1'::jsonb, ARRAY[10000]), metas => "
-                             "ARRAY[jsonb_build_object('a', repeat('x', 50000))]"},
-        {"10000 jobs are ", "array_fill('1'::jsonb, ARRAY[10000]), tags => "
-                            "ARRAY[array_fill(repeat('t', 250), ARRAY[200])::text]"},
-        {"20 jobs are ", "array_fill(to_jsonb(repeat('x', 15000000)), ARRAY[20])"},
+        {"10000 jobs have 5", "array_fill('1'::jsonb, ARRAY[10000]), metas => "
+                              "ARRAY[jsonb_build_object('a', repeat('x', 50000))]"},
+        {"10000 jobs have ", "array_fill('1'::jsonb, ARRAY[10000]), tags => "
+                             "ARRAY[array_fill(repeat('t', 250), ARRAY[200])::text]"},
+        {"20 jobs have ", "array_fill(to_jsonb(repeat('x', 15000000)), ARRAY[20])"},
     };
 
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
