@@ -242,7 +242,7 @@ BEGIN
                            attempt = j.attempt + 1,
                            lease_until = p.since + coalesce(j.lease_ms, p.lease_ms) * interval '1 ms'
                       FROM p
-                     WHERE j.ctid = p.at AND j.token IS NULL AND p.fits -- up to the first row of another size
+                     WHERE j.ctid = p.at AND j.token IS NULL AND p.fits -- up to one of another size
                     RETURNING p.name, coalesce(j.id, j.pos), j.token, j.attempt,
                               coalesce(j.max_attempts, p.max_attempts), j.lane / 2, j.kind, j.payload, j.body,
                               j.tags, j.created_at, j.lease_until, p.since, j.meta, alone, j.ids, j.kinds, j.payloads,
