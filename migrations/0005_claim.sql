@@ -231,7 +231,7 @@ BEGIN
                                               WHERE j.queue = t.id AND j.lane = r.lane AND j.token IS NULL
                                                 AND j.pos > r.start AND j.pos <= r.stop
                                                 AND (j.expires_at > now_is) IS NOT FALSE
-                                                AND (j.xmax = '0' OR j.xmax <> ALL (ARRAY( -- or SKIP LOCKED would try it
+                                                AND (j.xmax = '0' OR j.xmax <> ALL (ARRAY( -- or SKIP LOCKED would try
                                                     SELECT x::xid FROM pg_snapshot_xip(pg_current_snapshot()) x)))
                                               ORDER BY j.pos LIMIT wanted / size FOR UPDATE SKIP LOCKED) j
                          WHERE t.name = its_name AND NOT t.paused
