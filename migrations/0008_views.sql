@@ -163,7 +163,7 @@ SET search_path = pg_catalog, pg_temp AS 'SELECT max(number) FROM pgwork.migrati
 COMMENT ON FUNCTION pgwork.job_list IS 'Jobs in the order of their ids, page by page, or one job by its id.';
 COMMENT ON FUNCTION pgwork.depth IS 'Counts of a queue by state, up to at_most, and the age of its oldest ready job.';
 COMMENT ON FUNCTION pgwork.version IS 'Number of the last migration applied.';
-COMMENT ON FUNCTION pgwork.sees_payloads IS 'False: payload, output and meta are NULL, except of queues that show them.';
+COMMENT ON FUNCTION pgwork.sees_payloads IS 'False: payloads, outputs and meta are NULL unless their queue shows them.';
 COMMENT ON VIEW pgwork.job IS 'Every job, whatever its state: ready, leased, delayed, gated, dead, done, cancelled.';
 COMMENT ON FUNCTION pgwork.queue_list IS 'Settings of a queue, or of all, and counts by state up to at_most.';
 COMMENT ON VIEW pgwork.queue_stats IS 'Settings and exact counts of every queue; queue_list(at_most => n) is cheap.';
