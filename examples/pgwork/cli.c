@@ -115,8 +115,8 @@ static const char *cli_translate(const char *hint)
         {"rate_set() creates one", "`pgwork rate set` creates one; names are case-sensitive"},
         {"larger burst with rate_set()",
          "take fewer at a time, or give it a larger burst: `pgwork rate set NAME N --burst N`"},
-        {"wait for them, or pass force",
-         "wait for them, or pass --force: their holders notice at the next extend"},
+        {"released, or pass force", "wait until they are released, or pass --force: then the next "
+                                    "extend of each holder fails"},
         {"cron_create() creates one",
          "`pgwork cron add` creates one, `pgwork cron list` lists all; names are case-sensitive"},
         {"pgw_table_sql() says how",

@@ -144,15 +144,15 @@ is 'shared ones go together' $? 0
 
 code 'sem create' 0 pgwork sem create s 2
 code 'sem create again' 0 pgwork sem create s 2
-refused 'sem create with another number' 1 'is there' pgwork sem create s 3
+refused 'sem create with another number' 1 'already exists with 2 permits, not 3' pgwork sem create s 3
 refused 'no number' 2 'not a number of permits' pgwork sem create s many
 refused 'no such semaphore' 1 'no semaphore' pgwork sem acquire nowhere
 yes 'and what makes one' grep -q '^hint: .*pgwork sem create' "$tmp/err"
 token=$(pgwork sem acquire s)
 code 'sem acquire --json' 0 pgwork --json sem acquire s --ttl 1h
 json 'sem acquire --json is JSON' "$tmp/out"
-refused 'all are out' 75 'not enough permits' pgwork sem acquire -n s
-refused 'all are out, after a while' 75 'not enough permits' pgwork sem run -w 100ms s -- true
+refused 'all are held' 75 'not enough permits' pgwork sem acquire -n s
+refused 'all are held, after a while' 75 'not enough permits' pgwork sem run -w 100ms s -- true
 code 'sem list' 0 pgwork sem list
 yes 'sem list counts' grep -q '^s  *2  *2  *0' "$tmp/out"
 code 'sem list NAME' 0 pgwork sem list s
@@ -163,7 +163,7 @@ code 'sem release' 0 pgwork sem release s "$token"
 refused 'sem release twice' 1 'lost: .*released' pgwork sem release s "$token"
 refused 'sem extend afterwards' 1 'lost' pgwork sem extend s "$token"
 refused 'a word that is not a token' 2 'not a valid token' pgwork sem release s abc
-refused 'more than there are' 2 'has 2 permits, not 3' pgwork sem acquire s --permits 3
+refused 'more than there are' 2 'has 2 permits: cannot acquire 3' pgwork sem acquire s --permits 3
 refused 'sem run, to wait and not to' 2 'not both' pgwork sem run -n -w 1s s -- true
 refused 'sem acquire, too' 2 'not both' pgwork sem acquire s -n -w 0
 code 'sem create of a name that begins with a dash' 0 pgwork sem create -- -s 1
@@ -251,7 +251,7 @@ code 'also to return it' 0 pgwork sem release open "$token"
 pgwork sem drop open
 
 code 'sem resize' 0 pgwork sem resize s 1
-refused 'sem drop while some are out' 1 'are out' pgwork sem drop s
+refused 'sem drop while some are held' 1 'are held' pgwork sem drop s
 code 'sem drop --force' 0 pgwork sem drop s --force
 code 'no semaphores' 1 pgwork sem list
 
