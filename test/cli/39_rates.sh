@@ -13,7 +13,7 @@ code 'the burst' 0 pgwork rate take api -c 2
 refused 'more than is left' 75 'rate "api" is used up: [0-9]* ms' pgwork rate take -n api -c 2
 refused 'a wait in vain ends at once' 75 'used up' pgwork rate take -w 1d api -c 2
 refused 'with a code of our own' 9 'used up' pgwork rate run -E 9 -n api -c 2 -- true
-refused 'more than the burst' 2 'lets at most 3 be taken' pgwork rate take api -c 4
+refused 'more than the burst' 2 'has burst 3: cannot take 4' pgwork rate take api -c 4
 is 'ls' "$(pgwork rate ls | tail -n 1 | tr -s ' ')" 'api 1 365d00h 3 1 -'
 is 'the exit code is that of the command' "$(pgwork rate run api -- sh -c 'echo hi; exit 7'; echo $?)" 'hi
 7'

@@ -175,7 +175,7 @@ void test_a_rate_that_open_transactions_use_is_not_dropped(void)
     make_slow("r", 3);
     kit_do(b, "BEGIN");
     TEST_ASSERT_EQUAL_INT64(0, take(b, "r", 1));
-    kit_refused(a, "PW006", "stays open", "SELECT pgwork.rate_drop('r')");
+    kit_refused(a, "PW006", "open transaction", "SELECT pgwork.rate_drop('r')");
     TEST_ASSERT_EQUAL_INT64(0, take(a, "r", 1));
     kit_do(b, "ROLLBACK");
     kit_do(a, "BEGIN; SELECT pgwork.rate_drop('r')");
@@ -206,7 +206,7 @@ void test_bad_arguments_are_named(void)
     make_slow("r", 2);
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
         kit_refused(a, "PW001", bad[i].words, "SELECT pgwork.%s", bad[i].call);
-    kit_refused(a, "PW002", "at most 2|not 3", "SELECT pgwork.rate_take('r', 3)");
+    kit_refused(a, "PW002", "burst 2|cannot take 3", "SELECT pgwork.rate_take('r', 3)");
     TEST_ASSERT_EQUAL_INT64(2, left_of("r"));
 }
 
