@@ -85,7 +85,7 @@ DECLARE
 BEGIN
     PERFORM pgwork._refuse_unless(any_state OR state = ANY ('{ready,gated,delayed,leased,done,dead,cancelled}'),
                                   'state', state, 'ready, gated, delayed, leased, done, dead, cancelled, or NULL'),
-            pgwork._refuse_unless(coalesce(job_list.id, 1) > 0, 'id', job_list.id::text, &
+            pgwork._refuse_unless(coalesce(job_list.id, 1) > 0, 'id', job_list.id::text, 'at least 1, or NULL for any'),
             pgwork._refuse_unless(coalesce(after_id, 0) >= 0, 'after_id', after_id::text, 'at least 0, or NULL'),
             pgwork._refuse_unless(coalesce(at_most, 1) > 0, 'at_most', at_most::text, 'at least 1, or NULL for all');
     RETURN QUERY SELECT q.name, j.id, j.state, j.kind, j.priority, j.attempt,
