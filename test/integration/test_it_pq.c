@@ -266,7 +266,7 @@ void test_refusals_are_composed_without_surprises(void)
     text[63] = '\0';
     TEST_ASSERT_NOT_NULL(strstr(pgw__pq_error_message(h), text));
     TEST_ASSERT_NULL(strstr(pgw__pq_error_message(h), "\xc3"));
-    TEST_ASSERT_NOT_NULL(strstr(pgw__pq_error_message(h), "\"...: allowed"));
+    TEST_ASSERT_NOT_NULL(strstr(pgw__pq_error_message(h), "\"...: expected"));
     TEST_ASSERT_EQUAL(PGW_EPAUSED, pgw__pq_fail(h, PGW_EPAUSED, NULL, NULL));
     TEST_ASSERT_EQUAL(PGW_EPAUSED, pgw__pq_error_status(h));
 }
