@@ -63,8 +63,8 @@ static pgw_status rate_read_take(pgw *h, const pgw__rows *rows, void *ctx)
     wait_ms = pgw__rows_int(rows, 0, 0);
     if (in->wait_ms != NULL) *in->wait_ms = wait_ms;
     if (wait_ms == 0) return PGW_OK;
-    snprintf(message, sizeof(message), "rate \"%s\" is used up: %lld ms until that can be taken",
-             in->name, (long long)wait_ms);
+    snprintf(message, sizeof(message), "rate \"%s\" is used up: try again in %lld ms", in->name,
+             (long long)wait_ms);
     return pgw__pq_fail(h, PGW_ELOCKED, message, "wait longer, take fewer, or raise the rate");
 }
 
@@ -94,7 +94,8 @@ static pgw_status rate_check(pgw *h, const char *name, pgw_rate_take_opts *o,
     if (st == PGW_OK) st = pgw__check_int(h, "opts->n", o->n, 1, RATE_MAX);
     if (st == PGW_OK) st = pgw__check_wait(h, "opts->timeout_ms", o->timeout_ms, RATE_WAIT_MAX_MS);
     if (st == PGW_OK && o->timeout_ms != 0)
-        st = pgw__check_unarmed(h, "take with timeout_ms 0 and repeat it when your loop says so");
+        st = pgw__check_unarmed(h,
+                                "take with timeout_ms 0 and repeat the call from your event loop");
     return st;
 }
 

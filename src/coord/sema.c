@@ -268,8 +268,8 @@ static pgw_status sema_check(pgw *h, pgw_token *token, const char *name, pgw_sem
         st = pgw__check_int(h, "opts->ttl_ms", o->ttl_ms, PGW__LEASE_MIN_MS, PGW__LEASE_MAX_MS);
     if (st == PGW_OK) st = pgw__check_holder(h, "opts->holder", &o->holder, o->holder, holder);
     if (st == PGW_OK && o->timeout_ms != 0)
-        st =
-            pgw__check_unarmed(h, "acquire with timeout_ms 0 and repeat it when your loop says so");
+        st = pgw__check_unarmed(
+            h, "acquire with timeout_ms 0 and repeat the call from your event loop");
     if (st == PGW_OK) st = sema_check_txn(h);
     return st;
 }

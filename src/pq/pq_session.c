@@ -137,7 +137,7 @@ pgw_status pgw__pq_listen(pgw *h, const char *channel)
     if (!session_listen_text(channel, text) ||
         (at = session_listen_at(h, text)) == PGW__LISTENS_MAX)
         return pgw__pq_refuse(h, "channel", channel,
-                              "a UTF-8 name of up to 63 bytes, and 4 of them");
+                              "at most 4 channels, with UTF-8 names of at most 63 bytes");
     known = at < h->listens_count;
     if (known && !h->pooled) return PGW_OK;
     if (!known) memcpy(h->listens[h->listens_count++], text, sizeof(text));

@@ -235,11 +235,11 @@ static pgw_status enqueue_columns_fill(pgw *h, enqueue_columns *c, const pgw_job
             return pgw__pq_about(h, i,
                                  pgw__pq_refuse_int(h, "jobs[i].struct_size",
                                                     (int64_t)j.struct_size,
-                                                    "the same in all of them"));
+                                                    "the same size in all elements"));
         if (i > 0 && j.op != NULL)
-            return pgw__pq_about(
-                h, i,
-                pgw__pq_refuse(h, "jobs[i].op", j.op, "NULL: the first job has that of the call"));
+            return pgw__pq_about(h, i,
+                                 pgw__pq_refuse(h, "jobs[i].op", j.op,
+                                                "NULL: only the first job has an operation id"));
         enqueue_columns_put(c, i, &j);
     }
     if (c->tag_text.failed != 0)

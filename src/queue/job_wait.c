@@ -56,7 +56,7 @@ static pgw_status wait_check(pgw *h, pgw_wait_opts *mine, const pgw_wait_opts *g
     if (st == PGW_OK) st = pgw__check_unarmed(h, NULL);
     if (st == PGW_OK && pgw__pq_in_txn(h) && pgw__pq_check_session(h) == PGW_OK)
         st = pgw__pq_reject(h, PGW_EMISUSE,
-                            "a transaction is open: nobody works on what it has not committed",
+                            "a transaction is open: workers do not see its uncommitted jobs",
                             "commit, then wait");
     return st;
 }
@@ -78,7 +78,7 @@ pgw_status pgw_job_wait(pgw *h, const pgw_wait_opts *opts, pgw_batch **job)
         if (st == PGW_OUTCOME_EMPTY) {
             if (seen) return PGW_OK; /* over, and nothing of it was kept */
             return pgw__pq_fail(h, PGW_ENOTFOUND,
-                                "there is no such job, or it is over and not kept",
+                                "there is no such job, or it has finished and was not retained",
                                 "set a retention on the queue: finished jobs are kept that long");
         }
         if (st != PGW_OK || wait_is_over(pgw_batch_job(*job, 0))) return st;

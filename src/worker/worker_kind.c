@@ -179,7 +179,7 @@ pgw_status pgw_worker_handle(pgw_worker *w, const char *kind, pgw_handler_fn *fn
     if (st != PGW_OK) return st;
     at = kind_at(w, kind, &found);
     if (!found && w->given.kinds_count == KIND_MAX)
-        return kind_refuse(w, "kind", "is one too many", "1000 kinds");
+        return kind_refuse(w, "kind", "exceeds the limit", "at most 1000 kinds");
     k = found ? w->given.kinds[at] : kind_add(w, kind, at);
     if (k == NULL) return PGW_ENOMEM;
     k->fn = fn;

@@ -10,7 +10,7 @@ pgwork -q migrate
 code 'no rates' 1 pgwork rate ls
 code 'set' 0 pgwork rate set api 1 --per 365d --burst 3
 code 'the burst' 0 pgwork rate take api -c 2
-refused 'more than is left' 75 'rate "api" is used up: [0-9]* ms' pgwork rate take -n api -c 2
+refused 'more than is left' 75 'rate "api" is used up: try again in [0-9]* ms' pgwork rate take -n api -c 2
 refused 'a wait in vain ends at once' 75 'used up' pgwork rate take -w 1d api -c 2
 refused 'with a code of our own' 9 'used up' pgwork rate run -E 9 -n api -c 2 -- true
 refused 'more than the burst' 2 'has burst 3: cannot take 4' pgwork rate take api -c 4

@@ -259,7 +259,7 @@ void test_many_is_all_or_none_also_in_what_is_refused(void)
     jobs[1].priority = 0;
     jobs[1].struct_size = sizeof(size_t);
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_enqueue_many(FAKE_H, "q", jobs, 2, results));
-    ASSERT_SAYS("the same in all of them");
+    ASSERT_SAYS("the same size in all elements");
     TEST_ASSERT_EQUAL_size_t(1, fake.index);
     jobs[1] = jobs[0];
     jobs[1].op = "00000000-0000-0000-0000-0000000000ab"; /* it would be of the whole call */
