@@ -217,7 +217,7 @@ static const char *conf_allowed(const conf_row *row, char text[CONF_LIMITS_SIZE]
     return text;
 }
 
-/* Text from outside for a message: short, and nothing that could play with a terminal. */
+/* Outside text for a message: shortened, and without control characters. */
 static const char *conf_quotable(const char *text, char out[CONF_QUOTE_SIZE])
 {
     size_t n = strnlen(text, CONF_QUOTE_SIZE - 1);

@@ -418,7 +418,7 @@ bool pgw__cronexpr_parse(pgw__cronexpr *out, const char *text, pgw__cronexpr_fau
     if (strnlen(text, PGW__CRONEXPR_MAX + 1) > PGW__CRONEXPR_MAX) {
         const char *at = text + PGW__CRONEXPR_MAX;
 
-        while (at > text && cronexpr_continues(*at)) at--; /* the first that is too much */
+        while (at > text && cronexpr_continues(*at)) at--; /* the first character too many */
         cronexpr_expect(&r, at, "the end: %d bytes are the limit", PGW__CRONEXPR_MAX);
     } else {
         while (cronexpr_is_blank(*r.p)) r.p++;

@@ -110,7 +110,7 @@ pgw_status pgw__check_int(pgw *h, const char *argument, int64_t value, int64_t l
 
 pgw_status pgw__check_count(pgw *h, const char *argument, size_t value, size_t least, size_t most)
 {
-    /* a caller that passes (size_t)-1 meant it: it is shown as a number, saturated */
+    /* (size_t)-1 is shown as a large number */
     return pgw__check_int(h, argument, value < INT64_MAX ? (int64_t)value : INT64_MAX,
                           (int64_t)least, (int64_t)most);
 }

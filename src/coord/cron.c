@@ -27,7 +27,7 @@ pgw_status pgw_cron_check(const char *expression, char *fault, size_t size)
     return PGW_EINVAL;
 }
 
-/* As the server would say it. */
+/* The same message as the server's. */
 static pgw_status cron_check_expression(pgw *h, const char *expression)
 {
     pgw__cronexpr e;

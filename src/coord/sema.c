@@ -113,7 +113,7 @@ static int64_t sema_patience_ms(const sema_wait *w)
     return ms > SEMA_FROZEN_MS ? ms : SEMA_FROZEN_MS;
 }
 
-/* In the queue for at most wait_ms; or, at its head, once more. */
+/* Waits in the queue for at most wait_ms. At its head, tries again. */
 static pgw_status sema_queue(sema_wait *w, int64_t wait_ms)
 {
     const pgw_sema_opts *o = w->o;

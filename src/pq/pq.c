@@ -1,5 +1,5 @@
-/* pq: the machine that sends one statement and believes its answer only when the transaction is
- * over.
+/* pq: the state machine that sends one statement, and trusts its answer only when the transaction
+ * has ended.
  *
  * A server may say INSERT 0 1 and then fail to commit (R5). So results are collected until the
  * server is ready for the next statement, the first error among them decides (R1), and the reader
@@ -22,7 +22,7 @@
 
 static const char pq_relaxed[] = "SELECT pg_catalog.set_config('synchronous_commit', 'off', true)";
 
-/* Of a statement on a user's table. */
+/* For a statement on a user's table. */
 static const char pq_denied_hint[] =
     "grant the role the missing right on this table; if a policy "
     "(row security) refuses the row, see "
@@ -30,8 +30,7 @@ static const char pq_denied_hint[] =
 
 /* ---- sending ---- */
 
-/* What must be set for this transaction alone: behind a pooler everything, and what may commit
- * late. */
+/* The settings for this transaction only: behind a pooler all settings, and asynchronous commit. */
 static void pq_choose_prefixes(pgw *h)
 {
     pgw__op *op = &h->op;
@@ -251,7 +250,7 @@ static void pq_note(pgw *h, PGresult *res)
             op->failed = true;
             op->dead = pgw__fault_result(&op->fault, res);
             if (op->dead && op->fault.sqlstate[0] == '\0' &&
-                PQstatus(h->conn) == CONNECTION_OK) { /* libpq reads on, and throws it away */
+                PQstatus(h->conn) == CONNECTION_OK) { /* libpq reads the rest, and discards it */
                 op->dead = false;
                 pgw__fault_set(&op->fault, PGW_ENOMEM,
                                "libpq could not store the answer: it is probably out of memory",
@@ -319,7 +318,8 @@ static bool pq_receive(pgw *h)
 
 /* ---- the outcome ---- */
 
-/* A standby is left for the primary; but where a role or a database says so, all hosts say so. */
+/* A standby is left for the primary. But if a setting of the role or the database is the cause, all
+ * hosts are alike. */
 static void pq_hint_read_only(pgw *h)
 {
     const char *standby = PQparameterStatus(h->conn, "in_hot_standby");
@@ -520,8 +520,8 @@ static void pq_abandon_answer(pgw *h)
                     : NULL);
 }
 
-/* Is the session there, and busy with us? It may hold more than this statement: so it is asked to
- * stop, and ended only when it does not answer. */
+/* Whether the session is alive and runs our statement. The session may hold locks, so the statement
+ * is cancelled, and the session is ended only if it does not answer. */
 static bool pq_at_work(const pgw *h)
 {
     return h->phase == PGW__PREPARE || h->phase == PGW__RUN;
@@ -541,7 +541,7 @@ int64_t pgw__pq_until(const pgw *h)
     return until;
 }
 
-/* Nothing came. False: that is in order, wait on. */
+/* Nothing has arrived. False: wait on. */
 static bool pq_look_at_clock(pgw *h)
 {
     pgw__op *op = &h->op;

@@ -1,4 +1,4 @@
-/* pq_handle: birth and death of a handle, and its life in the caller's event loop. */
+/* pq_handle: opens and closes handles, and runs them in the caller's event loop. */
 #include <limits.h>
 #include <string.h>
 #include <unistd.h>

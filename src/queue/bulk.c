@@ -9,7 +9,7 @@
 #include "queue/job.h"
 
 #define BULK_SLICE   10000
-#define BULK_SLICES  100 /* that a dry run looks at */
+#define BULK_SLICES  100 /* that a dry run reads */
 #define BULK_LOG_MAX 100000
 
 typedef struct bulk_slice {

@@ -66,7 +66,7 @@ typedef enum pgw__job_column {
 /* The columns of job_list(), as the statements that call it return them. */
 extern const pgw__job_column pgw__job_listed[];
 
-/* Takes over a filter, and looks at its fields. */
+/* Copies a filter, and checks its fields. */
 pgw_status pgw__check_filter(pgw *h, pgw_filter *mine, const pgw_filter *given);
 
 /* The first ten parameters of a statement with a filter. */

@@ -254,7 +254,7 @@ typedef struct enqueue_many {
     size_t n;
 } enqueue_many;
 
-/* The status of the whole is that of its most remarkable job. */
+/* The status of the call is the most notable one of its jobs. */
 static pgw_status enqueue_many_read(pgw *h, const pgw__rows *rows, void *ctx)
 {
     const enqueue_many *many = ctx;

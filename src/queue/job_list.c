@@ -21,7 +21,7 @@ const pgw__job_column pgw__job_listed[] = {
 typedef struct list_ctx {
     int (*fn)(const pgw_job *job, void *arg);
     void *arg;
-    int64_t *go_on; /* of a search: NULL: nobody asks */
+    int64_t *go_on; /* of a search; NULL: not wanted */
 } list_ctx;
 
 /* One at a time: the rows take memory enough. */

@@ -5,7 +5,7 @@
 #include "call/check.h"
 #include "queue/job.h"
 
-#define WAIT_FIRST_MS 20 /* between two looks, growing, and at most */
+#define WAIT_FIRST_MS 20 /* between two checks, growing, and at most */
 #define WAIT_MOST_MS  1000
 
 typedef struct wait_ctx {

@@ -243,11 +243,11 @@ typedef struct registry_odd {
 typedef struct registry_lot {
     int rows, skip; /* up to so many rows, after those that cannot be freed */
     int64_t found, freed;
-    bool refused; /* it was the rows' turn when it failed */
+    bool refused; /* it failed while it freed rows */
     char key[200];
 } registry_lot;
 
-/* A key names a row for humans: cut where it is long, and nothing that could play with a terminal.
+/* A key names a row for humans: cut if it is long, and without control characters.
  */
 static void registry_key(char *to, size_t size, const pgw_table *t, const char *const *key)
 {

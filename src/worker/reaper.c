@@ -134,8 +134,7 @@ static pgw_status reaper_heed_reload(pgw_reaper *r)
 
     if (atomic_exchange(&r->reload, 0) == 0 || r->on_reload == NULL) return PGW_OK;
     given = r->on_reload(r->reload_arg);
-    if (given == NULL)
-        return PGW_OK; /* the program found nothing good to offer: go on with the old one */
+    if (given == NULL) return PGW_OK; /* the program has no valid configuration: keep the old one */
     conf = pgw__conf_copy(given);
     if (conf == NULL) {
         snprintf(r->error, sizeof(r->error), "out of memory for the new configuration");
@@ -232,8 +231,7 @@ static void reaper_wait(pgw_reaper *r, int64_t wait_ms, bool well)
 
     if (wait_ms == 0) return;
     if (well) st = pgw__pq_wait(r->h, wait_ms, r->wake.read_fd);
-    if (st < 0 &&
-        st != PGW_ECANCELED) { /* the session died under us; the next tick opens another */
+    if (st < 0 && st != PGW_ECANCELED) { /* the session was lost; the next tick opens another */
         r->stats.errors++;
         reaper_note(r, st);
         wait_ms = pgw__backoff_next_ms(&r->trouble);

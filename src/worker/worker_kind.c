@@ -2,9 +2,9 @@
  *
  * A claim cannot leave out a kind. So a kind that runs as many jobs as it may gets more: these must
  * not keep handlers from other kinds, and not be kept from other workers. A few wait here, as many
- * as a quarter of a second takes. All others are snoozed, which charges no attempt: so they lie
- * where no claim meets them. They come back one after another, twice as fast as the kind runs them:
- * with 1000 jobs of 1 s each, and a limit of 2, four come back in a second, not 1000. */
+ * as a quarter of a second takes. All others are snoozed, which counts no attempt: no claim finds
+ * them then. They come back one after another, twice as fast as the kind runs them: with 1000 jobs
+ * of 1 s each, and a limit of 2, four come back in a second, not 1000. */
 #include "worker/worker_kind.h"
 
 #include <limits.h>
@@ -19,9 +19,9 @@
 #include "call/check.h"
 
 #define KIND_MAX          1000  /* handlers by kind */
-#define KIND_WAIT_MS      250   /* a job that its kind has no room for waits here about so long */
+#define KIND_WAIT_MS      250   /* a job beyond the limit of its kind waits here about so long */
 #define KIND_HANGS_MS     1000  /* and no longer than this, should the kind become slow */
-#define KIND_FIRST_US     50000 /* between two of these, while nobody knows how long one takes */
+#define KIND_FIRST_US     50000 /* between two of these, while it is not known how long one takes */
 #define KIND_APART_MIN_US 1000
 #define KIND_APART_MAX_US 1000000
 #define KIND_AWAY_MAX_MS  60000

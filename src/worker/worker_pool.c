@@ -14,11 +14,11 @@
 #include "worker/worker_report.h"
 
 #define POOL_ALONE_MS 1000 /* after a claim that brought a last attempt too many */
-#define POOL_TRUST_MS 1000 /* a killer is quick */
+#define POOL_TRUST_MS 1000 /* a job that kills its worker usually does so at once */
 
 /* ---- quarantined jobs ----
  *
- * A job whose last worker died comes alone: the server sees to it. It may kill this worker, too,
+ * The server returns a job whose last worker died alone. It may kill this worker, too,
  * and then no other job may lose an attempt. So the worker claims nothing until that job is
  * finished, or has run for POOL_TRUST_MS. The job starts only when all results are reported, except
  * those that rest: a result that dies with the worker would be lost. */
@@ -340,7 +340,7 @@ static size_t pool_take(pgw_worker *w, pgw_task **tasks, int64_t now_us)
     return n;
 }
 
-/* The job was gone before we heard why: a heartbeat in between has taken that for a loss. */
+/* The job was gone before the answer came: a heartbeat in between has taken that for a loss. */
 static void pool_settled(pgw_worker *w, pgw_task *t)
 {
     atomic_fetch_add(&w->n.settled, 1);
@@ -352,7 +352,8 @@ static void pool_settled(pgw_worker *w, pgw_task *t)
     pgw__worker_drop(t);
 }
 
-/* The others wait at the server, too. It is told at once, before it gives us one of them. */
+/* The queue is held at the server, too: at once, before the next claim returns another job of it.
+ */
 static void pool_hold(pgw_worker *w, pgw_task *t)
 {
     pgw__worker_release_ready(w, pgw_job_queue(t->job));
