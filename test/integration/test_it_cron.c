@@ -738,7 +738,7 @@ void test_many_blocked_schedules_do_not_hold_up_a_pass(void)
         0, pgtemp_number("SELECT count(*) FROM pgwork.schedule WHERE error IS NOT NULL"));
 }
 
-void test_new_rules_of_a_zone_are_heard_of(void)
+void test_new_rules_of_a_zone_take_effect(void)
 {
     pgw_cron_opts o = PGW_CRON_OPTS_INIT;
 

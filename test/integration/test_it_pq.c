@@ -281,14 +281,14 @@ void test_a_read_only_server_is_left(void)
     TEST_ASSERT_EQUAL_INT64(2, pgw__pq_epoch(h));
 }
 
-void test_a_transaction_that_nobody_began_does_not_stay(void)
+void test_an_unexpected_transaction_does_not_stay(void)
 {
     TEST_ASSERT_EQUAL(PGW_EPROTO, run("BEGIN", 0));
     TEST_ASSERT_EQUAL_INT64(1, number("SELECT 1"));
     TEST_ASSERT_EQUAL_INT64(2, pgw__pq_epoch(h));
 }
 
-void test_a_copy_that_nobody_asked_for_does_not_stay(void)
+void test_an_unexpected_copy_does_not_stay(void)
 {
     TEST_ASSERT_EQUAL(PGW_EPROTO, run("COPY public.t FROM STDIN", 0));
     TEST_ASSERT_EQUAL(PGW_EPROTO, run("COPY public.t TO STDOUT", 0));

@@ -112,7 +112,7 @@ void test_a_take_under_an_old_snapshot_does_not_use_an_old_rate(void)
     kit_do(a, "ROLLBACK");
 }
 
-void test_a_take_of_a_killed_session_stays_taken_and_blocks_nobody(void)
+void test_a_take_of_a_killed_session_stays_taken_and_blocks_no_other(void)
 {
     PGconn *victim = kit_open();
 
@@ -764,7 +764,7 @@ static pgw_verdict told_to_wait(pgw_task *task, void *stop)
     return PGW_VERDICT_HOLD;
 }
 
-void test_a_handler_that_is_told_to_wait_holds_its_queue(void)
+void test_a_handler_that_must_wait_holds_its_queue(void)
 {
     static const char *const queues[] = {"q"};
     static const char *const pairs[] = {

@@ -598,7 +598,7 @@ static PGconn *held_back(void)
     return old;
 }
 
-void test_reaps_do_not_walk_over_the_remains_again_and_again(void)
+void test_reaps_read_dead_tuples_only_once(void)
 {
     long long n = GONE;
 
@@ -665,7 +665,7 @@ void test_maintain_forgets_the_operations_of_tables(void)
     kit_do(a, "TRUNCATE pgwork.table_operation");
 }
 
-void test_depth_does_not_walk_over_the_remains_again_and_again(void)
+void test_depth_reads_dead_tuples_only_once(void)
 {
     long long n = GONE;
 
@@ -926,7 +926,8 @@ void test_purge_by_batches(void)
     spoil("q", 3);
     TEST_ASSERT_EQUAL_INT64(2, kit_number(a, "SELECT pgwork.dead_purge('q', 0, 2)"));
     TEST_ASSERT_EQUAL_INT64(1, kit_number(a, "SELECT pgwork.dead_purge('q', batch => 2)"));
-    kit_refused(a, "PW001", "batch|\"-1\"|at least 1", "SELECT pgwork.dead_purge('q', batch => -1)");
+    kit_refused(a, "PW001", "batch|\"-1\"|at least 1",
+                "SELECT pgwork.dead_purge('q', batch => -1)");
 }
 
 void test_drop_refuses_while_there_are_jobs(void)
@@ -1332,7 +1333,7 @@ void test_a_busy_worker_wakes_the_next_one(void)
 }
 
 /* A worker waits by the name of its queue. */
-void test_a_worker_waits_on_for_a_queue_that_is_dropped_and_made_anew(void)
+void test_a_worker_waits_on_for_a_queue_that_is_dropped_and_created_again(void)
 {
     static const char locks[] =
         "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = %d";

@@ -166,7 +166,7 @@ void test_a_report_does_not_delete_that_of_another_worker(void)
 
 /* -- what is late, and demand -- */
 
-void test_overdue_names_expired_leases_and_delayed_jobs_that_nobody_brings_back(void)
+void test_overdue_names_expired_leases_and_delayed_jobs_that_no_reaper_moves(void)
 {
     struct took job;
 

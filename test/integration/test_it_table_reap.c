@@ -211,7 +211,7 @@ void test_no_reaper_reads_a_whole_table_with_a_condition(void)
     pgw_table_free(registered);
 }
 
-void test_a_table_that_cannot_be_served_says_why_and_stops_nobody(void)
+void test_a_table_that_cannot_be_served_says_why_and_blocks_no_other(void)
 {
     char list[4000] = "";
     int64_t freed;

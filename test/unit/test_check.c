@@ -53,7 +53,7 @@ static char *letters(size_t n)
     return text;
 }
 
-void test_no_handle_is_refused_without_words(void)
+void test_a_null_handle_is_refused_without_a_message(void)
 {
     pgw_job_spec job = PGW_JOB_SPEC_INIT, mine;
     const char *holder;

@@ -452,7 +452,7 @@ void test_a_transaction_does_not_take_what_the_session_holds(void)
 
 /* ---- what callers may pass ---- */
 
-void test_wrong_arguments_are_refused_in_words(void)
+void test_wrong_arguments_are_refused_with_a_message(void)
 {
     pgw_lock *l;
     bool is_free = true;

@@ -311,7 +311,7 @@ void test_a_refused_try_is_one_statement(void)
     ASSERT_SAYS("not enough permits");
 }
 
-void test_wrong_arguments_are_refused_in_words(void)
+void test_wrong_arguments_are_refused_with_a_message(void)
 {
     const pgw_token token = {1, 1};
     pgw_sema_opts o;

@@ -171,7 +171,7 @@ static void lean_free(void *ctx, void *p)
     free(p);
 }
 
-void test_without_memory_no_worker_is_born_and_nothing_leaks(void)
+void test_without_memory_no_worker_is_created_and_nothing_leaks(void)
 {
     const pgw_allocator lean = {NULL, lean_alloc, lean_realloc, lean_free};
     pgw_status st = PGW_ENOMEM;
@@ -1795,7 +1795,7 @@ void test_a_lease_is_lost_once(void)
     TEST_ASSERT_EQUAL_INT64(1, stats.lost);
 }
 
-void test_it_runs_again_when_who_was_left_behind_is_back(void)
+void test_it_runs_again_when_the_handler_that_was_left_behind_has_returned(void)
 {
     pgw_status st = PGW_EMISUSE;
     pthread_t thread;
