@@ -344,7 +344,7 @@ END $$;
 -- Enqueues the due ticks of one schedule, whose row the caller has locked. Returns their number. Does
 -- not wait long for an open transaction that holds a unique key: the schedule is tried again. Without a
 -- queue it only plans: missed ticks stay due until a node claims one, so the doctor can report them.
-CREATE FUNCTION pgwork._cron_fire(s pgwork.schedule, at timestamptz, room bigint, patience_ms integer) RETURNS bigint
+CREATE FUNCTION pgwork._cron_fire(s pgwork.schedule, at timestamptz, most bigint, patience_ms integer) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = 0 AS $$
 DECLARE
     e pgwork._cron := pgwork._cron_parse(s.expression);
@@ -356,7 +356,7 @@ BEGIN
     ELSE
         s := pgwork._cron_due(s, e, at);
     END IF;
-    WHILE s.queue IS NOT NULL AND s.next_at <= at AND fired < room LOOP
+    WHILE s.queue IS NOT NULL AND s.next_at <= at AND fired < most LOOP
         IF pgwork._cron_decide(s, s.next_slot, at) THEN
             PERFORM pgwork._cron_enqueue(s, s.next_slot);
             s.last_slot := s.next_slot;

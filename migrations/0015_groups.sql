@@ -227,13 +227,13 @@ BEGIN
                        CASE WHEN bool_and(e.credit > 0 AND e.terms = q.group_terms) THEN sum(e.credit) END AS freed
                   FROM e GROUP BY e.gate) e
           LEFT JOIN pgwork.group_rule r ON r.queue = q.id AND r.grp = e.gate
-    ), room AS MATERIALIZED (
+    ), vacancy AS MATERIALIZED (
         SELECT g.gate, g.start, g.shut, g.most, g.freed IS NULL AS counted, CASE WHEN g.shut THEN 0 WHEN g.freed IS NOT NULL THEN g.freed
                    ELSE greatest(0, g.most - (SELECT count(*) FROM (SELECT FROM pgwork.admitted_job a
                                    WHERE a.queue = q.id AND a.gate = g.gate ORDER BY a.seq DESC LIMIT g.most) a)) END AS n
           FROM g
     ), c AS MATERIALIZED (
-        SELECT r.gate, r.start, r.n, r.counted AND r.n < r.most AS others, w.* FROM room r CROSS JOIN LATERAL (
+        SELECT r.gate, r.start, r.n, r.counted AND r.n < r.most AS others, w.* FROM vacancy r CROSS JOIN LATERAL (
             SELECT d.ctid AS at, d.place FROM pgwork.delayed_job d
              WHERE d.queue = q.id AND d.gate = r.gate AND d.place > r.start ORDER BY d.place LIMIT r.n) w
     ), l AS MATERIALIZED (
@@ -258,7 +258,7 @@ BEGIN
         SELECT q.id, n.id, n.grp, pgwork._place(n.priority, n.id), q.group_terms FROM next n
     ), high AS MATERIALIZED ( -- full now, and a job may wait before the place where the next search begins
         SELECT r.gate, r.start, a.ctid AS at
-          FROM (SELECT r.gate, r.start FROM room r WHERE r.n = 0 AND NOT r.shut UNION ALL
+          FROM (SELECT r.gate, r.start FROM vacancy r WHERE r.n = 0 AND NOT r.shut UNION ALL
                 SELECT c.gate, max(c.place) FROM c WHERE c.others GROUP BY c.gate, c.n HAVING count(*) = c.n) r
          CROSS JOIN LATERAL (SELECT a.ctid FROM pgwork.admitted_job a
                               WHERE a.queue = q.id AND a.gate = r.gate AND a.low > r.start OFFSET 0) a

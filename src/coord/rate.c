@@ -14,7 +14,7 @@
 #define RATE_MAX         1000000
 #define RATE_NAME_SHOWN  81
 #define RATE_WAIT_MAX_MS INT64_C(31536000000) /* a year */
-#define RATE_LOOK_MS     60000                /* another session may have changed the rate */
+#define RATE_CHECK_MS    60000                /* another session may have changed the rate */
 #define RATE_BUSY_MS     250 /* another session hangs within a take, or drops the rate */
 #define RATE_JITTER_MS   20  /* so that waiters do not all try at once */
 
@@ -116,7 +116,7 @@ static int64_t rate_pause_ms(int64_t wait_ms, int64_t left_ms)
     int64_t ms = wait_ms > 0 ? wait_ms : RATE_BUSY_MS;
 
     if (left_ms == 0 || (left_ms > 0 && wait_ms > left_ms)) return 0;
-    if (ms > RATE_LOOK_MS) return RATE_LOOK_MS;
+    if (ms > RATE_CHECK_MS) return RATE_CHECK_MS;
     ms += (int64_t)(pgw__random_u64() % RATE_JITTER_MS);
     return left_ms > 0 && ms > left_ms ? left_ms : ms;
 }

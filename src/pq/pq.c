@@ -18,7 +18,7 @@
 #include "base/status.h"
 
 #define PQ_READS_MAX         16
-#define PQ_ENCRYPTED_LOOK_MS 1000 /* what arrived between the last two reads of pq_consume() */
+#define PQ_ENCRYPTED_READ_MS 1000 /* what arrived between the last two reads of pq_consume() */
 
 static const char pq_relaxed[] = "SELECT pg_catalog.set_config('synchronous_commit', 'off', true)";
 
@@ -537,12 +537,12 @@ int64_t pgw__pq_until(const pgw *h)
     if (h->phase == PGW__PAUSE || h->phase == PGW__CONNECT || h->phase == PGW__SETUP)
         until = pgw__deadline_min(until, h->wake);
     if (pq_is_encrypted(h))
-        until = pgw__deadline_min(until, pgw__deadline_in(PQ_ENCRYPTED_LOOK_MS));
+        until = pgw__deadline_min(until, pgw__deadline_in(PQ_ENCRYPTED_READ_MS));
     return until;
 }
 
 /* Nothing has arrived. False: wait on. */
-static bool pq_look_at_clock(pgw *h)
+static bool pq_check_clock(pgw *h)
 {
     pgw__op *op = &h->op;
     pgw_status reason = PGW_OK;
@@ -611,7 +611,7 @@ static bool pq_step(pgw *h)
 void pgw__pq_advance(pgw *h)
 {
     while (h->phase != PGW__IDLE && h->phase != PGW__COPY)
-        if (!pq_step(h) && !pq_look_at_clock(h)) return;
+        if (!pq_step(h) && !pq_check_clock(h)) return;
 }
 
 void pgw__pq_poll(pgw *h, int64_t until)
@@ -629,8 +629,8 @@ void pgw__pq_poll(pgw *h, int64_t until)
     if (h->stop != NULL && stops == 0) {
         p[n].fd = pgw_stop_fd(h->stop);
         p[n++].events = POLLIN;
-    } else if (stops == 1 && (left < 0 || left > PGW__STOP_LOOK_MS)) {
-        left = PGW__STOP_LOOK_MS; /* its descriptor stays readable, the second request has to be
+    } else if (stops == 1 && (left < 0 || left > PGW__STOP_CHECK_MS)) {
+        left = PGW__STOP_CHECK_MS; /* its descriptor stays readable, the second request has to be
                                      looked for */
     }
     (void)poll(p, n,

@@ -24,13 +24,13 @@
 #include "pq/pq.h"
 #include "pq/pq_param.h"
 
-#define PGW__CTX_MAX      192
-#define PGW__LISTENS_MAX  4
-#define PGW__LISTEN_SIZE  160  /* LISTEN and a quoted identifier */
-#define PGW__PREFIX_MAX   3    /* statements that go in front of one, in its transaction */
-#define PGW__GRACE_MS     2000 /* at most, after a deadline */
-#define PGW__CANCEL_MS    500  /* between cancels: one that meets a session at rest is lost */
-#define PGW__STOP_LOOK_MS 100  /* time between checks for the second request to stop */
+#define PGW__CTX_MAX       192
+#define PGW__LISTENS_MAX   4
+#define PGW__LISTEN_SIZE   160  /* LISTEN and a quoted identifier */
+#define PGW__PREFIX_MAX    3    /* statements that go in front of one, in its transaction */
+#define PGW__GRACE_MS      2000 /* at most, after a deadline */
+#define PGW__CANCEL_MS     500  /* between cancels: one that meets a session at rest is lost */
+#define PGW__STOP_CHECK_MS 100  /* time between checks for the second request to stop */
 
 typedef enum pgw__phase {
     PGW__IDLE,

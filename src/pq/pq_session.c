@@ -173,7 +173,7 @@ void pgw__pq_unlisten_slot(pgw *h)
 /* ---- waiting ---- */
 
 /* PGW_OUTCOME_EMPTY: nothing yet. */
-static pgw_status session_look(pgw *h, int extra_fd)
+static pgw_status session_check(pgw *h, int extra_fd)
 {
     struct pollfd p = {.fd = extra_fd, .events = POLLIN};
 
@@ -200,7 +200,7 @@ static void session_sleep(pgw *h, int64_t deadline, int extra_fd)
                           {.fd = h->heeded ? -1 : pgw_stop_fd(h->stop), .events = POLLIN},
                           {.fd = extra_fd, .events = POLLIN}};
 
-    if (h->heeded && (left < 0 || left > PGW__STOP_LOOK_MS)) left = PGW__STOP_LOOK_MS;
+    if (h->heeded && (left < 0 || left > PGW__STOP_CHECK_MS)) left = PGW__STOP_CHECK_MS;
     (void)poll(p, 3, left > INT_MAX ? INT_MAX : (int)left);
 }
 
@@ -211,7 +211,7 @@ pgw_status pgw__pq_wait(pgw *h, int64_t timeout_ms, int extra_fd)
 
     if (st != PGW_OK) return st;
     for (;;) {
-        st = session_look(h, extra_fd);
+        st = session_check(h, extra_fd);
         if (st != PGW_OUTCOME_EMPTY || pgw__deadline_left_ms(deadline) == 0) break;
         session_sleep(h, deadline, extra_fd);
     }

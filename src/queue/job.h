@@ -84,7 +84,7 @@ pgw_status pgw__job_batch(pgw_batch **batch, const pgw__rows *rows, int first, i
 
 /* Of a claim, when all of its rows has been read: frees it where there are more jobs than were
  * asked for, or a value was misread. PGW_EPROTO. */
-pgw_status pgw__job_hand_over(pgw *h, pgw_batch **batch, int max, const pgw__rows *rows);
+pgw_status pgw__job_deliver(pgw *h, pgw_batch **batch, int max, const pgw__rows *rows);
 
 /* Of a claim: its leases began at this time of our monotonic clock, or later. Time that the
  * statement waited at the server before, such as for a lock, does not count. */

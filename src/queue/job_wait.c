@@ -29,7 +29,7 @@ static bool wait_is_over(const pgw_job *job)
     return state == PGW_STATE_DONE || state == PGW_STATE_DEAD || state == PGW_STATE_CANCELLED;
 }
 
-static pgw_status wait_look(pgw *h, const char *queue, int64_t id, pgw_batch **job)
+static pgw_status wait_ask(pgw *h, const char *queue, int64_t id, pgw_batch **job)
 {
     const wait_ctx ctx = {job};
     const pgw__param params[] = {
@@ -74,7 +74,7 @@ pgw_status pgw_job_wait(pgw *h, const pgw_wait_opts *opts, pgw_batch **job)
     while (st == PGW_OK) {
         int64_t until;
 
-        st = wait_look(h, o.queue, o.id, job);
+        st = wait_ask(h, o.queue, o.id, job);
         if (st == PGW_OUTCOME_EMPTY) {
             if (seen) return PGW_OK; /* over, and nothing of it was kept */
             return pgw__pq_fail(h, PGW_ENOTFOUND,

@@ -231,13 +231,13 @@ void pgw__kind_judge(pgw_task *t)
 
 /* ---- kinds with a limit ---- */
 
-int pgw__kind_room(const pgw__kind *kind)
+int pgw__kind_waiting_max(const pgw__kind *kind)
 {
-    int64_t room;
+    int64_t most;
 
     if (kind->each_us == 0) return kind->limit;
-    room = (int64_t)kind->limit * KIND_WAIT_MS * 1000 / kind->each_us;
-    return room < PGW__AHEAD_MAX ? (int)room : PGW__AHEAD_MAX;
+    most = (int64_t)kind->limit * KIND_WAIT_MS * 1000 / kind->each_us;
+    return most < PGW__AHEAD_MAX ? (int)most : PGW__AHEAD_MAX;
 }
 
 void pgw__kind_ran(pgw__kind *kind, int64_t took_us)

@@ -2071,7 +2071,7 @@ void test_jobs_that_are_put_off_come_back_twice_as_fast_as_they_run(void)
     int64_t last = 0;
 
     pgw__kind_ran(&kind, 400000);
-    TEST_ASSERT_EQUAL_INT(1, pgw__kind_room(&kind)); /* a quarter of a second for two */
+    TEST_ASSERT_EQUAL_INT(1, pgw__kind_waiting_max(&kind)); /* a quarter of a second for two */
     for (int i = 1; i <= 50; i++) {
         const int64_t ms = pgw__kind_put_off_ms(&kind, 1000000);
 
