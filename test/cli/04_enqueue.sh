@@ -168,7 +168,7 @@ PGWORK_DSN="host=$PGHOST port=$PGPORT user=pgw_cli_producer dbname=$PGDATABASE" 
 sql "CREATE FUNCTION unsure() RETURNS trigger LANGUAGE plpgsql AS \$\$ BEGIN RAISE EXCEPTION 'not known' USING ERRCODE = '40003'; END \$\$;
      CREATE TRIGGER unsure BEFORE INSERT ON pgwork.live_job FOR EACH ROW WHEN (NEW.payload->>'line' = '10001') EXECUTE FUNCTION unsure()" >/dev/null
 seq 1 10001 >"$tmp/lines"
-PGWORK_DSN="host=$PGHOST port=$PGPORT user=pgw_cli_producer dbname=$PGDATABASE" refused 'a lot of which nobody knows' 6 '^pgwork: 10000 jobs before it were enqueued, those of the next batch: unknown$' pgwork enqueue lots -f "$tmp/lines"
+PGWORK_DSN="host=$PGHOST port=$PGPORT user=pgw_cli_producer dbname=$PGDATABASE" refused 'a batch with an unknown outcome' 6 '^pgwork: 10000 jobs before it were enqueued, those of the next batch: unknown$' pgwork enqueue lots -f "$tmp/lines"
 code 'nor of one job' 6 pgwork enqueue lots 10001
 yes 'it is not to be repeated blindly' grep -q '^hint: check with .pgwork ls. before you repeat it' "$tmp/err"
 is 'nothing is said of jobs before it' "$(grep -c enqueued "$tmp/err")" 0
@@ -183,14 +183,14 @@ sql 'DROP ROLE pgw_cli_producer' >/dev/null 2>&1
 # nobody reads the ids: more than a pipe holds
 seq 1 20001 | sed 's/.*/{"payload": &}/' >"$tmp/lines"
 { pgwork enqueue piped -F -f "$tmp/lines"; echo $? >"$tmp/code"; } 2>"$tmp/err" | head -n 1 >/dev/null
-is 'ids that nobody reads are an error' "$(cat "$tmp/code") $(grep -c 'cannot write to stdout' "$tmp/err")" '8 1'
+is 'ids that cannot be written are an error' "$(cat "$tmp/code") $(grep -c 'cannot write to stdout' "$tmp/err")" '8 1'
 is 'of jobs that are all there' "$(jobs piped)" 20001
 mkfifo "$tmp/fifo"
 pgwork enqueue halted -F -f "$tmp/fifo" >/dev/null 2>"$tmp/err" &
 p=$! jobs_of_ours=$!
 exec 9<>"$tmp/fifo"
 head -n 10001 "$tmp/lines" >&9
-yes 'a lot of an input that goes on' until_true 20 count_is "SELECT count(*) FROM pgwork.job WHERE queue = 'halted'" 10000
+yes 'a batch of an input that continues' until_true 20 count_is "SELECT count(*) FROM pgwork.job WHERE queue = 'halted'" 10000
 kill -TERM $p
 wait $p
 is 'a signal ends it between two lots' "$? $(cat "$tmp/err")" '143 pgwork: 10000 jobs before it were enqueued'
@@ -201,7 +201,7 @@ p=$! jobs_of_ours=$!
 exec 9<>"$tmp/fifo"
 seq 20000 >&9
 loading() { count_is "SELECT count(*) FROM pg_stat_activity WHERE query ~ E'^-- .*\\nCOPY ' AND state = 'active' AND datname = current_database()" 1; }
-yes 'a load of an input that goes on' until_true 20 loading
+yes 'a load of an input that continues' until_true 20 loading
 kill -TERM $p
 wait $p
 is 'a signal ends a load' "$? $(cat "$tmp/err")" '143 pgwork: nothing was enqueued'
@@ -235,7 +235,7 @@ if cc -shared -fPIC -o "$tmp/oom.so" "$top/test/cli/oom.c" 2>"$tmp/err"; then
             if [ $code = 6 ] && grep -q 'nothing was' "$tmp/err"; then echo "$i: $(cat "$tmp/err")"; fi
         done
     }
-    is 'without memory behind the commit the outcome is unknown, or told' "$(starve 16 scarce scarce a b c)" ''
+    is 'without memory after the commit the outcome is unknown, or reported' "$(starve 16 scarce scarce a b c)" ''
     is 'also of a load' "$(starve 4 scarcer scarcer -f "$tmp/three")" ''
 fi
 exit 0

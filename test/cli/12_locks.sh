@@ -39,11 +39,11 @@ refused 'which lock' 2 'missing: NAME' pgwork lock -- true
 is 'a name that begins with a dash' "$(pgwork lock -- -n -- sh -c 'echo "$PGWORK_LOCK $*"' sh -- x)" '-n -- x'
 refused 'two of them' 2 'too many: b' pgwork lock -- a b -- true
 refused 'a name, and no command' 2 'no command' pgwork lock -- -n --
-code 'nobody holds' 1 pgwork locks
+code 'no session holds a lock' 1 pgwork locks
 
 pgwork lock a -- sleep 60 &
 holder=$! jobs_of_ours="$jobs_of_ours $holder"
-yes 'somebody holds' eventually held a
+yes 'a session holds it' eventually held a
 refused 'held, and no wait' 75 'another session holds the lock' pgwork lock -n a -- true
 refused 'held, and a short wait' 75 'another session holds the lock' pgwork lock -w 100ms a -- true
 refused 'held, with a code of our own' 9 'another session holds the lock' pgwork lock -n -E 9 a -- true
@@ -221,7 +221,7 @@ holder=$! jobs_of_ours="$jobs_of_ours $holder"
 until_true 20 test -s "$tmp/ready"
 kill -TERM $holder
 wait $holder
-is 'in its grace the command has its permit: nobody else gets it' $? 75
+is 'in its grace the command keeps its permit: no other session gets it' $? 75
 code 'and for one no more' 0 pgwork sem drop alone
 
 pgwork sem create later 1
@@ -237,7 +237,7 @@ holder=$! jobs_of_ours="$jobs_of_ours $holder"
 yes 'sem run holds beside' eventually out_of open 2
 echo "BEGIN; SELECT pgwork.sema_resize('open', 4); SELECT pg_sleep(300)" | psql -XAtq >/dev/null 2>&1 &
 resizing="FROM pg_stat_activity WHERE datname = current_database() AND query = 'SELECT pg_sleep(300)'"
-yes 'somebody resizes, and does not commit' until_true 10 count_is "SELECT count(*) $resizing" 1
+yes 'a session resizes, and does not commit' until_true 10 count_is "SELECT count(*) $resizing" 1
 refused 'the process that resizes is named when nothing can be extended' 75 "resized .*: process $(sql "SELECT pid $resizing")\$" pgwork sem extend open "$token"
 refused 'nor returned' 75 'resized' pgwork sem release open "$token"
 refused 'nor taken' 75 'resized' pgwork sem run -n open -- true
