@@ -123,7 +123,7 @@ END $$;
 
 CREATE FUNCTION pgwork.queue_drain(queue text) RETURNS void
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp RETURN pgwork._set_state(queue, NULL, true);
--- The time that is so long ago. NULL or 0: infinity, so that all rows are older.
+-- The time older_than_ms ago. NULL or 0: infinity, so that all rows are older.
 CREATE FUNCTION pgwork._before(older_than_ms bigint) RETURNS timestamptz LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM pgwork._check_range('older_than_ms', coalesce(older_than_ms, 0), 0, 3153600000000, ', or NULL for all');

@@ -1,4 +1,4 @@
--- 0014: rates (at most so many takes per period, with a burst) and holds of queues (no claims until a time).
+-- 0014: rates (a limit of takes per period, with a burst) and holds of queues (no claims until a time).
 
 -- ---- rates ----
 -- A rate is one number, as in GCRA: the theoretical arrival time `tat`, in nanoseconds. A take moves it on by step_ns,
@@ -299,7 +299,7 @@ BEGIN
     PERFORM pgwork._hold(queue, pgwork._now() + for_ms * interval '1 ms', reason) WHERE refused < cardinality(ids);
 END $$;
 
-COMMENT ON TABLE pgwork.rate IS 'Rates: so many takes per period, with a burst.';
+COMMENT ON TABLE pgwork.rate IS 'Rates: a number of takes per period, with a burst.';
 COMMENT ON TABLE pgwork.hold IS 'Holds of queues: no claims until a time.';
 COMMENT ON FUNCTION pgwork.rate_set IS 'Creates or changes a rate: n takes per per_ms, up to burst of them at once.';
 COMMENT ON FUNCTION pgwork.rate_drop IS 'Removes a rate. Fails while an open transaction has taken from it.';
