@@ -191,7 +191,7 @@ void test_bad_arguments_are_named(void)
     } bad[] = {{"argument n|\"0\"", "rate_set('x', 0, 1000)"},
                {"argument n|-1", "rate_set('x', -1, 1000)"},
                {"argument n|1000001", "rate_set('x', 1000001, 1000)"},
-               {"argument n|millisecond", "rate_set('x', 5000, 1)"},
+               {"argument n|1000 * per_ms", "rate_set('x', 5000, 1)"},
                {"argument per_ms|\"0\"", "rate_set('x', 1, 0)"},
                {"argument per_ms|NULL", "rate_set('x', 1, NULL)"},
                {"argument burst|\"0\"", "rate_set('x', 1, 1000, 0)"},
