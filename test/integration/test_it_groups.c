@@ -581,7 +581,7 @@ void test_the_last_of_thousands_of_groups_gets_its_turn(void)
 
 void test_bad_limits_and_names_are_refused_by_name(void)
 {
-    kit_refused(a, "PW001", "group_limit|0|1 .. 10000", "SELECT pgwork.group_set('q', 'g', 0)");
+    kit_refused(a, "PW001", "group_limit|0|1..10000", "SELECT pgwork.group_set('q', 'g', 0)");
     kit_refused(a, "PW001", "group_limit|-1", "SELECT pgwork.group_set('q', NULL, -1)");
     kit_refused(a, "PW001", "group_limit|10001", "SELECT pgwork.group_set('q', NULL, 10001)");
     kit_refused(a, "PW001", "group_retry|wait|hold, pass or block",
