@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: PostgreSQL
  *
- * pgwork cancel: waiting jobs go, running ones are asked.
+ * pgwork cancel: removes waiting jobs, and asks running ones to stop.
  */
 #include <stdlib.h>
 
@@ -50,7 +50,7 @@ int cmd_cancel(cli *c, int argc, char **argv)
     code = cli_open(c, false);
     if (code == CLI_DONE) {
         pgw_status st = pgw_cancel(c->h, a.at[0], refs, n);
-        /* only the server has a SQLSTATE to tell: jobs that are not there are no error of its */
+        /* without a SQLSTATE the server reported no error: some jobs do not exist */
         if (st < 0 && (st != PGW_ENOTFOUND || *pgw_error_sqlstate(c->h))) {
             code = cli_fail_at(c->h);
         } else {

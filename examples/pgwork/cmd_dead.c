@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: PostgreSQL
  *
- * pgwork dead: the dead letters.
+ * pgwork dead: lists, redrives and purges dead letters.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -36,7 +36,7 @@ static int dead_each(const pgw_job *job, void *arg)
     text_ratio(attempts, sizeof attempts, pgw_job_attempt(job), pgw_job_max_attempts(job));
     table_text(&l->rows, attempts);
     table_age(&l->rows, (l->now_us - pgw_job_finished_us(job)) / 1000);
-    if (pgw_job_error(job)) { /* its last line says most */
+    if (pgw_job_error(job)) { /* the last line is usually the most specific */
         const char *e = pgw_job_error(job);
         size_t n = strlen(e);
         while (n > 0 && e[n - 1] == '\n') n--;
@@ -187,7 +187,7 @@ static int dead_purge(cli *c, int argc, char **argv)
                       "ID, -k or --older-than, or --all without these");
     if (code != CLI_DONE) return code;
     if ((code = cli_ids(&ids, a.at + 1, n)) != CLI_DONE) return code;
-    n = cli_ids_once(ids, n); /* or a second one were no dead letter any more */
+    n = cli_ids_once(ids, n); /* a repeated id would not be a dead letter any more */
     code = signals_open(c);
     if (code == CLI_DONE) {
         pgw_status st =

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: PostgreSQL
  *
- * pgwork migrate: brings the schema up to date, or says what that would mean.
+ * pgwork migrate: brings the schema up to date, or lists what would run.
  */
 #include <stdio.h>
 #include <string.h>
@@ -38,7 +38,7 @@ static int migrate_each(const pgw_migration *m, void *arg)
     return 0;
 }
 
-/* Lists what there is, or with @p sql prints what is pending. */
+/* Lists all migrations, or with @p sql prints the pending ones. */
 static int migrate_look(cli *c, bool sql)
 {
     static const char *const headings[] = {"NUMBER>", "NAME", "STATE"};

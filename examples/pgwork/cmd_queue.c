@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: PostgreSQL
  *
- * pgwork queue: what there is, its settings, its doors.
+ * pgwork queue: lists, creates, configures and removes queues.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -204,14 +204,16 @@ static int queue_pause(cli *c, int argc, char **argv)
 static int queue_hold(cli *c, int argc, char **argv)
 {
     pgw_queue_hold_opts o = PGW_QUEUE_HOLD_OPTS_INIT;
-    const opt opts[] = {
-        {0, "for", "TIME", "from now", .ms = &o.for_ms, .min = 1, .max = 10 * CLI_YEAR},
-        {0, "until", "WHEN", "like 2030-01-31T12:00:00Z", .time_us = &o.until_us},
-        {0, "reason", "TEXT", "why, for people", .text = &o.reason},
-        {.name = NULL}};
+    const opt opts[] = {{0, "for", "TIME", "hold the queue for TIME from now", .ms = &o.for_ms,
+                         .min = 1, .max = 10 * CLI_YEAR},
+                        {0, "until", "WHEN", "hold it until WHEN, such as 2030-01-31T12:00:00Z",
+                         .time_us = &o.until_us},
+                        {0, "reason", "TEXT", "the reason, for people", .text = &o.reason},
+                        {.name = NULL}};
     static const usage use = {
         .synopsis = "queue hold NAME --for TIME|--until WHEN [--reason TEXT]",
-        .about = "No claims until then; enqueues go on. The latest end counts.",
+        .about = "Stops claims until a time. Enqueues go on. If the queue is held already, the "
+                 "later end counts.",
         .min = 1,
         .max = 1,
         .missing = "NAME",
@@ -337,7 +339,7 @@ static int queue_drop(cli *c, int argc, char **argv)
     int code = opts_parse(c, &a, &use, opts, argc, argv);
     if (code != OPTS_GO) return code;
     if ((code = signals_open(c)) != CLI_DONE) return code;
-    int64_t deleted = 0; /* purged here first, so that it can be told */
+    int64_t deleted = 0; /* purged here first, in order to count the jobs */
     pgw_status st = force ? pgw_queue_purge(c->h, a.at[0], PGW_STATE_ANY, &deleted) : PGW_OK;
     if (st >= 0)
         st = pgw_stop_count(c->stop) > 0 ? PGW_ECANCELED : pgw_queue_drop(c->h, a.at[0], force);

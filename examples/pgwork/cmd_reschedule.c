@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: PostgreSQL
  *
- * pgwork reschedule: delayed jobs at another time, or at once.
+ * pgwork reschedule: moves delayed jobs to another time, or makes them ready.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -62,7 +62,7 @@ int cmd_reschedule(cli *c, int argc, char **argv)
         return cli_fail(CLI_USAGE, NULL, "%s: --run-at or --delay, not both", c->command);
     }
     if ((code = cli_ids(&ids, a.at + 1, o.ids_count)) != CLI_DONE) return code;
-    o.ids_count = cli_ids_once(ids, o.ids_count); /* or a second one were not delayed any more */
+    o.ids_count = cli_ids_once(ids, o.ids_count); /* a repeated id would not be delayed any more */
     if (o.ids_count > 0) o.ids = ids;
     code = signals_open(c);
     if (code == CLI_DONE) {

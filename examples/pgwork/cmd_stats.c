@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: PostgreSQL
  *
- * pgwork stats: what waits, runs and died, once or again and again.
+ * pgwork stats: counts jobs by state, once or repeatedly.
  */
 #include <stdio.h>
 #include <string.h>
@@ -14,12 +14,12 @@
 typedef struct sample {
     bool json;
     int64_t now_us;
-    const args *only; /* these queues; none: all */
+    const args *only; /* these queues; if empty: all */
     bool *seen;
     table rows;
 } sample;
 
-/* What its counts look like to who wonders why nothing moves. */
+/* The column STATE, from the settings and the counts. */
 static const char *stats_state(const pgw_queue_info *q, char text[CLI_DOORS])
 {
     const pgw_depth *d = q->depth;
@@ -122,7 +122,7 @@ int cmd_stats(cli *c, int argc, char **argv)
     for (int updates = 1;; updates++) {
         code = stats_once(c, &a, at_most, true);
         if (pgw_stop_count(c->stop) > 0) return signals_code();
-        /* try again after a lost server, not after another error */
+        /* try again after a lost connection, not after another error */
         if (code > CLI_NOTHING && code != CLI_SERVER) return code;
         if (count && updates == count) return code;
         if (!signals_sleep(c, interval_ms)) return signals_code();

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: PostgreSQL
  *
- * pgwork cron apply: makes the schedules those of a file, all or none.
+ * pgwork cron apply: creates and changes the schedules of a file, all or none.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -43,7 +43,7 @@ typedef struct apply {
     cli *c;
     const char *file;
     int line;
-    names before, named; /* in the database; in the file */
+    names before, named; /* those in the database; those in the file */
 } apply;
 
 static int apply_note(const pgw_cron_info *i, void *arg)
@@ -67,9 +67,9 @@ static void apply_tell(const apply *a, const char *what, const char *name)
     free(visible);
 }
 
-/* -- words of a line, as a shell has them --------------------------------------------------- */
+/* -- words of a line, quoted as in a shell -------------------------------------------------- */
 
-/* Copies one word down to @p to; false: a quote is not closed. */
+/* Copies one word to @p to. False: a quote is not closed. */
 static bool word_read(char **from, char *to)
 {
     char *at = *from, quote = 0;
@@ -88,7 +88,7 @@ static bool word_read(char **from, char *to)
     return !quote;
 }
 
-/* How many words there are, in the line's own memory; -1: told. */
+/* Splits a line in place. Returns the number of words, or -1 after an error. */
 static int line_split(const apply *a, char *line, char **words)
 {
     int n = 0;
