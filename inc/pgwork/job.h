@@ -103,7 +103,7 @@ typedef enum pgw_key_scope {
 /** What an enqueue does when its unique key is taken. */
 typedef enum pgw_key_policy {
     PGW_KEY_POLICY_SKIP,    /* nothing: PGW_OUTCOME_EXISTS */
-    PGW_KEY_POLICY_REPLACE, /* put what key_replace names into the waiting job:
+    PGW_KEY_POLICY_REPLACE, /* replace what key_replace names in the waiting job:
                              * PGW_OUTCOME_REPLACED; if that job runs: PGW_OUTCOME_EXISTS */
     PGW_KEY_POLICY_ERROR,   /* fail: PGW_EEXISTS */
     PGW_KEY_POLICY_DELAY /* debounce: replace payload and time of the waiting job. It runs when no
@@ -138,8 +138,8 @@ typedef struct pgw_job_spec {
     pgw_key_scope key_scope;
     pgw_key_policy key_policy;
     int64_t key_period_ms;    /* for PGW_KEY_SCOPE_PERIOD and PGW_KEY_POLICY_DELAY: 1 ms to a year */
-    const char *group;        /* has a limit (pgwork/group.h), 1 to 255 bytes; NULL: none */
-    int64_t expires_us;       /* not started after it, server's clock; PGW_NONE: never. See pgw_queue_opts.expired */
+    const char *group;        /* a group, which has a limit: see pgwork/group.h; 1 to 255 bytes; NULL: none */
+    int64_t expires_us;       /* not started after this time, server's clock; PGW_NONE: never. See pgw_queue_opts.expired */
     const char *meta;         /* a JSON object that a claim returns, such as a trace context; NULL: none.
                                * "timeout_ms" in it, 1 .. 2,592,000,000: the job's timeout in a worker */
     const char *op;           /* operation id, a UUID as text: with it the enqueue can be repeated; NULL: none. It is
@@ -456,17 +456,17 @@ typedef struct pgw_hold_opts {
 #define PGW_HOLD_OPTS_INIT {sizeof(pgw_hold_opts), 1000, NULL}
 /* clang-format on */
 /**
- * Postpones jobs and holds their queue, in one transaction: no job of the queue is claimed until
- * the time is over. For a service that says "too many requests, come again in 30 s". No attempt is
- * charged. If the queue is held for longer already, that stays.
+ * Delays jobs and holds their queue for the same time, in one transaction. While a queue is held,
+ * no job of it is claimed. Use it for a service that answers "too many requests, retry after 30 s".
+ * No attempt is counted. If the queue is already held for longer, that end counts.
  *
  * @param h      the handle
  * @param queue  their queue
  * @param refs   jobs and tokens; takes their outcomes, as in pgw_complete()
  * @param n      1..10000
- * @param opts   how long, and why; NULL: the defaults
+ * @param opts   the time and the reason; NULL: the defaults
  * @returns as pgw_complete(), and
- * - PGW_ELOCKED: a transaction that stays open has changed the queue; nothing was done
+ * - PGW_ELOCKED: an open transaction has changed the queue; nothing was done
  * @note If all jobs are refused, the queue is not held. pgw_queue_unhold() ends a hold.
  *
  *     pgw_hold_opts o = PGW_HOLD_OPTS_INIT;
