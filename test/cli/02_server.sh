@@ -1,4 +1,4 @@
-# No server, a wrong one, no schema, no rights; and no secret in argv.
+# No server, a wrong server, no schema, missing rights; no secret in an argument list.
 . "$(dirname "$0")/tap"
 
 nowhere() { env -u PGWORK_DSN PGHOST=/nowhere PGPORT=1 pgwork -X connect.timeout_ms=2000 -X call.timeout_ms=2000 "$@"; }

@@ -1,4 +1,4 @@
-# Tables of the users': what they lack, and who looks after them.
+# Your own tables: missing columns and indexes, and registered tables.
 . "$(dirname "$0")/tap"
 pgwork -q migrate
 sql 'CREATE TABLE article (journal text, number int, reviewed timestamptz, PRIMARY KEY (journal, number))' >/dev/null

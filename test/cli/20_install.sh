@@ -1,4 +1,4 @@
-# What is built and installed for others: where it lands, and with which flags.
+# Builds and installs: flags, directories, man pages, CMake, archives.
 . "$(dirname "$0")/tap"
 unset MAKEFLAGS MAKELEVEL
 ours() { make -s -C "$top" "$@"; }

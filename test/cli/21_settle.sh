@@ -1,4 +1,4 @@
-# The example settle: what jobs write and their end are one transaction, so sums are exact whoever dies.
+# The example settle: the writes of a job and its completion are one transaction, so sums are exact whoever dies.
 . "$(dirname "$0")/tap"
 settle=$top/build/examples/settle
 pgwork -q migrate

@@ -1,4 +1,4 @@
-# The demo: it ends well with few files and beside busy loops, and says what is wrong when it cannot.
+# The demo: it ends well with few files and beside busy loops, and reports what is wrong if it cannot.
 . "$(dirname "$0")/tap"
 demo="$top/examples/demo/demo.sh"
 

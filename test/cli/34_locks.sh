@@ -1,4 +1,4 @@
-# locks: waiting in line, and what happens to those who wait.
+# Locks: the order of waiters, and waiters that lose their session.
 . "$(dirname "$0")/tap"
 pgwork -q migrate
 waiting() { [ "$(pgwork --json locks "$1" | grep -c '"state":"waits"')" = "$2" ]; } # waiting NAME COUNT

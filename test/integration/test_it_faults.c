@@ -1,6 +1,6 @@
-/* A worker to which things happen: rows that others have locked, triggers that raise errors, a full
- * disk, no second connection, a server that is read-only or hangs up. What can be done is done
- * meanwhile, once. */
+/* Faults around a worker: locked rows, triggers that raise errors, a full disk, no second
+ * connection, a server that is read-only or closes connections. The worker does all other jobs
+ * meanwhile, each once. */
 #include "unity.h"
 #include "pgw_all.h"
 #include "pgtemp.h"
@@ -347,7 +347,7 @@ static PGconn *lock_first(int n)
 TEST_CASE(1, 1)
 TEST_CASE(4, 1)
 TEST_CASE(6, 4)
-void test_jobs_whose_rows_somebody_has_locked_hold_no_others_up(int n, int locked)
+void test_jobs_with_locked_rows_delay_no_others(int n, int locked)
 {
     PGconn *other;
     int i;

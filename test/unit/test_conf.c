@@ -1,4 +1,4 @@
-/* conf: the table against itself, every kind of value, the words of every refusal. */
+/* conf: the table of properties is consistent, and each kind of value is accepted or refused. */
 #include "unity.h"
 #include "conf.h"
 #include "mem.h"
@@ -161,7 +161,7 @@ void test_each_ends_when_the_callback_returns_non_zero(void)
 
 /* ---- values ---- */
 
-void test_numbers(void)
+void test_numbers_are_stored_in_one_spelling(void)
 {
     static const struct {
         const char *value, *stored;
@@ -183,7 +183,7 @@ void test_numbers(void)
     TEST_ASSERT_EQUAL_INT64(INT64_MAX, pgw__conf_int(conf, "worker.max_jobs"));
 }
 
-void test_numbers_that_are_none(void)
+void test_text_that_is_not_a_number_is_refused(void)
 {
     static const char *const bad[] = {
         "",
@@ -217,7 +217,7 @@ void test_numbers_that_are_none(void)
     TEST_ASSERT_EQUAL_INT64(77, pgw__conf_int(conf, "poll.max_ms"));
 }
 
-void test_numbers_out_of_range(void)
+void test_numbers_out_of_range_are_refused(void)
 {
     refuse("poll.max_ms", "0",
            "property `poll.max_ms`: `0` is out of range; allowed is 1 .. 3600000");
@@ -232,7 +232,7 @@ void test_numbers_out_of_range(void)
     set("worker.lease_ms", "100");
 }
 
-void test_switches(void)
+void test_switches_accept_four_words_for_each_side(void)
 {
     static const char *const on[] = {"on", "true", "yes", "1"}, *const off[] = {"off", "false",
                                                                                 "no", "0"};
@@ -253,7 +253,7 @@ void test_switches(void)
            "property `notify`: `maybe` is neither on nor off; allowed is on, off");
 }
 
-void test_words(void)
+void test_only_the_listed_words_are_accepted(void)
 {
     static const char *const bad[] = {"",       "auto,", "aut", "autos",   "auto, never",
                                       "never ", "AUTO",  ",",   ", never", " never"};
@@ -267,7 +267,7 @@ void test_words(void)
            "property `durability`: `fast` is not an allowed word; allowed is sync, relaxed");
 }
 
-void test_texts(void)
+void test_texts_are_checked_by_their_property(void)
 {
     set("schema", "other");
     TEST_ASSERT_EQUAL_STRING("other", pgw__conf_text(conf, "schema"));
@@ -287,7 +287,7 @@ void test_texts(void)
            "without control characters, up to 63 bytes");
 }
 
-void test_text_lengths(void)
+void test_texts_over_their_length_are_refused(void)
 {
     char text[8002];
 
@@ -348,7 +348,7 @@ void test_a_success_clears_the_error(void)
     set("schema", "a");
 }
 
-void test_without_a_configuration(void)
+void test_without_a_configuration_the_defaults_are_returned(void)
 {
     TEST_ASSERT_EQUAL_INT(PGW_EINVAL, pgw_conf_new(NULL));
     TEST_ASSERT_EQUAL_INT(PGW_EINVAL, pgw_conf_set(NULL, "schema", "a"));
@@ -418,7 +418,7 @@ void test_a_copy_is_equal_and_independent(void)
     pgw_conf_free(copy);
 }
 
-void test_out_of_memory_everywhere(void)
+void test_a_failed_allocation_leaves_the_former_value(void)
 {
     pgw_conf *fresh = conf, *copy = NULL;
     int n = 0;

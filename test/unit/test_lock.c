@@ -1,4 +1,4 @@
-/* lock: what a handle knows of its locks, and what becomes of those whose answer went wrong. */
+/* lock: what a handle knows of its locks, and locks whose release or acquisition failed. */
 #include "unity.h"
 #include "callkit.h"
 #include "ask.h"
@@ -177,7 +177,7 @@ void test_the_end_of_the_handle_orphans_its_locks(void)
     TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_lock_release(b));
 }
 
-void test_no_lock_at_all(void)
+void test_functions_accept_a_missing_lock(void)
 {
     TEST_ASSERT_EQUAL(PGW_OK, pgw_lock_release(NULL));
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_lock_check(NULL));

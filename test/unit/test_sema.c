@@ -1,4 +1,4 @@
-/* sema: how one waits for permits: the queue, its head, and the ways out. */
+/* sema: waiting for permits: the queue, its head, and how a wait ends. */
 #include "unity.h"
 #include "token.h"
 #include "ask.h"
@@ -163,7 +163,7 @@ static void see_token(const pgw__call *call)
     TEST_ASSERT_EQUAL_MEMORY(packed, call->params[1].v.p, 16);
 }
 
-void test_extend_and_release(void)
+void test_extend_and_release_send_the_token(void)
 {
     const pgw_token token = {0x4001, UINT64_C(0x89abcdef01234567)};
 
