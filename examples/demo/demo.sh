@@ -94,8 +94,8 @@ worker() {
 pid_of() { eval "echo \$pid_$1"; }
 lives() { kill -0 "$(pid_of "$1")" 2>/dev/null; }
 
-# look_at NAME...: the ids that each holds go to NAME.held; those that hold none to $empty
-look_at() {
+# read_held NAME...: the ids that each holds go to NAME.held; those that hold none to $empty
+read_held() {
     sql "SELECT holder, id FROM pgwork.job WHERE queue = '$queue' AND state = 'leased'" >"$tmp/leases"
     empty=
     for v; do
@@ -134,7 +134,7 @@ moves() {
 # reaper: what they hold stays theirs, however long it takes to ask.
 stop_all() {
     while :; do
-        look_at "$@"
+        read_held "$@"
         for v; do lives "$v" || { trouble; die "$v is not there any more"; }; done
         if [ -n "$empty" ]; then
             moves "no jobs yet for$empty" "$empty"
@@ -146,7 +146,7 @@ stop_all() {
             kill -STOP "$(pid_of "$v")"
         done
         sleep 0.2 # a report under way may still arrive
-        look_at "$@"
+        read_held "$@"
         if [ -z "$empty" ]; then return; fi
         for v; do kill -CONT "$(pid_of "$v")"; done
     done
@@ -200,7 +200,7 @@ step "3. Four others do the work, two commands each, and two reapers look for le
 for name in r1 r2; do start $name pgwork --json reap; done
 for name in w4 w5 w6 w7; do worker $name; done
 
-look() { # one line of counts; done_jobs, open_jobs
+count_jobs() { # one line of counts; done_jobs, open_jobs
     line=$(pgwork --json queue depth "$queue")
     ready=$(echo "$line" | member ready) leased=$(echo "$line" | member leased)
     delayed=$(echo "$line" | member delayed) done_jobs=$(echo "$line" | member "done")
@@ -214,7 +214,7 @@ look() { # one line of counts; done_jobs, open_jobs
 pause=0.3
 if [ "$files" -gt 20000 ]; then pause=2; fi # to count takes its time, too
 while :; do
-    look
+    count_jobs
     moves 'the work' "$done_jobs"
     case " $victims " in
     *' w4 '*) ;;

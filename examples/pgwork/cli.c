@@ -167,9 +167,9 @@ static int cli_fail_on(const pgw *h, const char *name)
 {
     char message[1400];
     if (!h) return cli_fail_with(PGW_ENOMEM, NULL, NULL);
-    const char *told = pgw_error_message(h), *from = cli_argument(told);
+    const char *text = pgw_error_message(h), *from = cli_argument(text);
     snprintf(message, sizeof message, "%s%s%s%s", name ? name : "", name ? ": " : "",
-             from == told ? "" : "argument `", from);
+             from == text ? "" : "argument `", from);
     return cli_fail_with(pgw_error_status(h), message, pgw_error_hint(h));
 }
 
@@ -183,8 +183,8 @@ int cli_fail_of(const pgw *h, const char *name)
     return cli_fail_on(h, h && strstr(pgw_error_message(h), name) ? NULL : name);
 }
 
-int cli_tell_done(const cli *c, int code, const char *member, int64_t n, const char *done,
-                  const char *thing)
+int cli_report_done(const cli *c, int code, const char *member, int64_t n, const char *done,
+                    const char *thing)
 {
     if (code != CLI_DONE && n == 0) return code;
     if (c->json) out_number(member, n);
@@ -390,7 +390,7 @@ bool cli_queue_there(cli *c, const char *name)
 }
 
 /* An extend of a job that nobody holds is refused. The status says whether the queue exists. */
-void cli_look_for(cli *c, const char *name)
+void cli_check_queue(cli *c, const char *name)
 {
     pgw_ref nobodys = {.id = 1};
     if (c->quiet) return;
@@ -417,7 +417,7 @@ static int cli_judge(const pgw_queue_info *q, void *arg)
     return 0;
 }
 
-const char *cli_doors(const pgw_queue_info *q, char text[CLI_DOORS])
+const char *cli_queue_state(const pgw_queue_info *q, char text[CLI_QUEUE_STATE])
 {
     char time[TEXT_TIME];
     bool shut = q->paused || q->held_until_us;
@@ -425,7 +425,7 @@ const char *cli_doors(const pgw_queue_info *q, char text[CLI_DOORS])
     if (q->paused) return "paused";
     if (!shut) return q->draining ? "draining" : NULL;
     if (!text) return "held";
-    snprintf(text, CLI_DOORS, "held until %.19sZ", text_time(time, q->held_until_us));
+    snprintf(text, CLI_QUEUE_STATE, "held until %.19sZ", text_time(time, q->held_until_us));
     return text;
 }
 
@@ -435,7 +435,7 @@ void cli_say_why(cli *c, const char *name)
     pgw_queues_opts o = PGW_QUEUES_OPTS_INIT;
     o.queue = name, o.at_most = 1;
     pgw_status st = pgw_queues_each(c->h, &o, cli_judge, &why);
-    if (st != PGW_OK) cli_look_for(c, name);
+    if (st != PGW_OK) cli_check_queue(c, name);
     if (why) cli_say(c, "queue \"%s\" %s", name, why);
 }
 

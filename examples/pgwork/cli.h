@@ -87,12 +87,12 @@ bool cli_queue_there(cli *c, const char *name);
 
 /** Prints a message if queue @p name does not exist. For roles that may claim but not list queues.
  */
-void cli_look_for(cli *c, const char *name);
+void cli_check_queue(cli *c, const char *name);
 
 /** The state of a queue that is not open: "held until TIME" (without @p text: "held"), "paused",
  * "draining" or "closed". NULL: the queue is open. */
-#define CLI_DOORS 64
-const char *cli_doors(const pgw_queue_info *q, char text[CLI_DOORS]);
+#define CLI_QUEUE_STATE 64
+const char *cli_queue_state(const pgw_queue_info *q, char text[CLI_QUEUE_STATE]);
 /** Prints why nothing can be claimed from queue @p name, as far as this role may see it. */
 void cli_say_why(cli *c, const char *name);
 
@@ -111,8 +111,8 @@ size_t cli_ids_once(int64_t *ids, size_t n);
 
 /** Prints the count of an operation that works in batches: "deleted 3 jobs", or {"deleted":3} with
  * the name @p member. After a failure it prints no 0. Returns @p code. */
-int cli_tell_done(const cli *c, int code, const char *member, int64_t n, const char *done,
-                  const char *thing);
+int cli_report_done(const cli *c, int code, const char *member, int64_t n, const char *done,
+                    const char *thing);
 
 /** Is @p word a connection string? It may contain a password, so messages must not repeat it. */
 bool cli_is_dsn(const char *word);

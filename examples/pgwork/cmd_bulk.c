@@ -12,8 +12,8 @@
 #include "signals.h"
 #include "text.h"
 
-static int bulk_tell(cli *c, const char *what, pgw_status st, const pgw_bulk_opts *o, int64_t n,
-                     bool more)
+static int bulk_report(cli *c, const char *what, pgw_status st, const pgw_bulk_opts *o, int64_t n,
+                       bool more)
 {
     int code = st < 0 ? signals_failed(c, st) : CLI_DONE;
     if (code == CLI_DONE && o->dry_run) {
@@ -27,7 +27,7 @@ static int bulk_tell(cli *c, const char *what, pgw_status st, const pgw_bulk_opt
         cli_say(c, "would %s %s%" PRId64 " job%s", what, more ? "at least " : "", n,
                 n == 1 ? "" : "s");
     } else {
-        cli_tell_done(c, code, "changed", n, "changed", "job");
+        cli_report_done(c, code, "changed", n, "changed", "job");
     }
     return code == CLI_DONE && n == 0 && !more ? CLI_NOTHING : code;
 }
@@ -62,7 +62,7 @@ static int bulk_run(cli *c, int argc, char **argv, pgw_bulk_verb kind, const usa
     o.verb = kind, o.filter = &which.f, o.limit = cli_limit(limit);
     if ((code = signals_open(c)) != CLI_DONE) return code;
     pgw_status st = pgw_bulk(c->h, &o, &n, &more);
-    return cli_finish(bulk_tell(c, strrchr(c->command, ' ') + 1, st, &o, n, more));
+    return cli_finish(bulk_report(c, strrchr(c->command, ' ') + 1, st, &o, n, more));
 }
 
 #define BULK_USAGE(verb, what)                                                                \

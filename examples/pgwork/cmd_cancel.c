@@ -7,7 +7,7 @@
 #include "opts.h"
 #include "out.h"
 
-static int cancel_tell(const cli *c, int64_t id, pgw_status outcome)
+static int cancel_report(const cli *c, int64_t id, pgw_status outcome)
 {
     const char *word = outcome == PGW_OK               ? "cancelled"
                        : outcome == PGW_OUTCOME_CANCEL ? "requested"
@@ -55,7 +55,7 @@ int cmd_cancel(cli *c, int argc, char **argv)
             code = cli_fail_at(c->h);
         } else {
             for (size_t i = 0; i < n; i++) {
-                int one = cancel_tell(c, ids[i], refs[i].outcome);
+                int one = cancel_report(c, ids[i], refs[i].outcome);
                 if (one != CLI_DONE) code = one;
             }
         }

@@ -325,7 +325,7 @@ static int cron_nothing(const pgw_cron_info *i, void *arg)
 }
 
 /* If no tick is due: prints a message if the schedule does not exist. Only operators may list. */
-static void cron_look_for(cli *c, const char *name)
+static void cron_check_schedule(cli *c, const char *name)
 {
     if (c->quiet) return;
     c->quiet = true; /* no message if the role may not list schedules */
@@ -362,7 +362,7 @@ static int cron_claim(cli *c, int argc, char **argv)
     o.schedules = (const char *const *)a.at, o.schedules_count = (size_t)a.count;
     pgw_status st = pgw_cron_claim_due(c->h, &o, &tick, NULL);
     if (st == PGW_OUTCOME_EMPTY) {
-        for (int i = 0; i < a.count; i++) cron_look_for(c, a.at[i]);
+        for (int i = 0; i < a.count; i++) cron_check_schedule(c, a.at[i]);
         return CLI_NOTHING;
     }
     if (st < 0) return signals_failed(c, st);

@@ -127,10 +127,10 @@ static int dead_list(cli *c, int argc, char **argv)
     return cli_listed(c, st, NULL);
 }
 
-static int dead_tell(const cli *c, pgw_status st, const char *name, int64_t n)
+static int dead_report(const cli *c, pgw_status st, const char *name, int64_t n)
 {
     int code = st < 0 ? signals_failed(c, st) : CLI_DONE;
-    cli_tell_done(c, code, name, n, name, "dead letter");
+    cli_report_done(c, code, name, n, name, "dead letter");
     if (st >= 0 && n == 0) code = CLI_NOTHING;
     return code;
 }
@@ -157,7 +157,7 @@ static int dead_redrive(cli *c, int argc, char **argv)
     pgw_status st = pgw_redrive(
         c->h, a.at[0],
         &(pgw_redrive_opts){sizeof(pgw_redrive_opts), NULL, 0, kind, cli_limit(limit)}, &moved);
-    return cli_finish(dead_tell(c, st, "moved", moved));
+    return cli_finish(dead_report(c, st, "moved", moved));
 }
 
 static int dead_purge(cli *c, int argc, char **argv)
@@ -195,7 +195,7 @@ static int dead_purge(cli *c, int argc, char **argv)
                            &(pgw_dead_purge_opts){sizeof(pgw_dead_purge_opts), n ? ids : NULL, n,
                                                   kind, older_ms < 0 ? 0 : older_ms},
                            &deleted);
-        code = dead_tell(c, st, "deleted", deleted);
+        code = dead_report(c, st, "deleted", deleted);
         if (st >= 0 && deleted < (int64_t)n) {
             code =
                 cli_ids_not(kind || older_ms >= 0 ? "matching dead letter" : "dead letter", a.at[0],

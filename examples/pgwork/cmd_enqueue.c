@@ -50,7 +50,7 @@ typedef struct source {
 
 /* -- results and errors ----------------------------------------------------------------------- */
 
-static void enqueue_tell(enqueue *e, int64_t id, pgw_status outcome)
+static void enqueue_report(enqueue *e, int64_t id, pgw_status outcome)
 {
     const char *word = outcome == PGW_OUTCOME_EXISTS     ? "exists"
                        : outcome == PGW_OUTCOME_REPLACED ? "replaced"
@@ -101,7 +101,7 @@ static int enqueue_send_lot(enqueue *e)
     int code = st < 0 ? enqueue_refused(e) : CLI_DONE;
     for (size_t i = 0; i < n; i++) {
         const pgw_enqueued *r = &results[i];
-        if (st >= 0) enqueue_tell(e, r->id, st == PGW_OUTCOME_REPEATED ? st : r->outcome);
+        if (st >= 0) enqueue_report(e, r->id, st == PGW_OUTCOME_REPEATED ? st : r->outcome);
         job_free(&e->lot[i]);
     }
     e->lot_count = e->lot_bytes = 0;

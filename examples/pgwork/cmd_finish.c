@@ -80,7 +80,7 @@ typedef struct finish {
     int64_t ms; /* snooze, extend */
 } finish;
 
-static void finish_tell(const cli *c, int64_t id, pgw_status outcome)
+static void finish_report(const cli *c, int64_t id, pgw_status outcome)
 {
     const char *word = outcome == PGW_OK               ? "ok"
                        : outcome == PGW_OUTCOME_CANCEL ? "cancel"
@@ -116,7 +116,7 @@ static int finish_lot(cli *c, const finish *f, const char *queue, pgw_ref *at, s
     } else {
         for (size_t i = 0; i < n; i++) {
             pgw_status outcome = at[i].outcome;
-            finish_tell(c, at[i].id, outcome);
+            finish_report(c, at[i].id, outcome);
             if (outcome < 0) code = CLI_NOTHING;
             if (outcome < 0 && outcome != PGW_ELOCKED) *refused = true;
             if (outcome == PGW_OUTCOME_CANCEL && code == CLI_DONE) code = CLI_CANCEL;

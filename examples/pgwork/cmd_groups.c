@@ -184,7 +184,7 @@ static int groups_unblock(cli *c, int argc, char **argv)
     if (code != OPTS_GO) return code;
     if ((code = cli_open(c, false)) != CLI_DONE) return code;
     if (pgw_group_unblock(c->h, a.at[0], a.at[1], &freed) < 0) return cli_fail_at(c->h);
-    return cli_finish(cli_tell_done(c, CLI_DONE, "freed", freed, "freed", "place"));
+    return cli_finish(cli_report_done(c, CLI_DONE, "freed", freed, "freed", "place"));
 }
 
 static int groups_purge(cli *c, int argc, char **argv)
@@ -204,7 +204,7 @@ static int groups_purge(cli *c, int argc, char **argv)
     if ((code = signals_open(c)) != CLI_DONE) return code;
     pgw_status st = pgw_group_purge(c->h, a.at[0], a.at[1], &deleted);
     code = st < 0 ? signals_failed(c, st) : CLI_DONE;
-    return cli_finish(cli_tell_done(c, code, "deleted", deleted, "deleted", "job"));
+    return cli_finish(cli_report_done(c, code, "deleted", deleted, "deleted", "job"));
 }
 
 int cmd_groups(cli *c, int argc, char **argv)

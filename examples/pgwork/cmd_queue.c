@@ -30,8 +30,8 @@ typedef struct listing {
 static int queue_each(const pgw_queue_info *q, void *arg)
 {
     listing *l = arg;
-    char text[CLI_DOORS];
-    const char *doors = cli_doors(q, text);
+    char text[CLI_QUEUE_STATE];
+    const char *state = cli_queue_state(q, text);
     if (l->json) {
         out o;
         out_begin(&o);
@@ -55,7 +55,7 @@ static int queue_each(const pgw_queue_info *q, void *arg)
         return 0;
     }
     table_text(&l->rows, q->name);
-    table_text(&l->rows, doors ? doors : "open");
+    table_text(&l->rows, state ? state : "open");
     table_int(&l->rows, q->depth->ready);
     table_int(&l->rows, q->depth->leased);
     table_int(&l->rows, q->depth->delayed);
@@ -179,8 +179,8 @@ static int queue_set(cli *c, int argc, char **argv)
     return queue_configure(c, argc, argv, &use, pgw_queue_set);
 }
 
-static int queue_door(cli *c, int argc, char **argv, const usage *use,
-                      pgw_status (*apply)(pgw *, const char *))
+static int queue_apply(cli *c, int argc, char **argv, const usage *use,
+                       pgw_status (*apply)(pgw *, const char *))
 {
     args a;
     int code = opts_parse(c, &a, use, queue_no_options, argc, argv);
@@ -198,7 +198,7 @@ static int queue_pause(cli *c, int argc, char **argv)
         .max = -1,
         .missing = "NAME",
     };
-    return queue_door(c, argc, argv, &use, pgw_queue_pause);
+    return queue_apply(c, argc, argv, &use, pgw_queue_pause);
 }
 
 static int queue_hold(cli *c, int argc, char **argv)
@@ -237,7 +237,7 @@ static int queue_unhold(cli *c, int argc, char **argv)
         .max = -1,
         .missing = "NAME",
     };
-    return queue_door(c, argc, argv, &use, pgw_queue_unhold);
+    return queue_apply(c, argc, argv, &use, pgw_queue_unhold);
 }
 
 static int queue_resume(cli *c, int argc, char **argv)
@@ -249,7 +249,7 @@ static int queue_resume(cli *c, int argc, char **argv)
         .max = -1,
         .missing = "NAME",
     };
-    return queue_door(c, argc, argv, &use, pgw_queue_resume);
+    return queue_apply(c, argc, argv, &use, pgw_queue_resume);
 }
 
 static int queue_drain(cli *c, int argc, char **argv)
@@ -261,7 +261,7 @@ static int queue_drain(cli *c, int argc, char **argv)
         .max = -1,
         .missing = "NAME",
     };
-    return queue_door(c, argc, argv, &use, pgw_queue_drain);
+    return queue_apply(c, argc, argv, &use, pgw_queue_drain);
 }
 
 static int queue_limit(cli *c, int argc, char **argv)
@@ -288,10 +288,10 @@ static int queue_limit(cli *c, int argc, char **argv)
     return pgw_queue_limit(c->h, a.at[0], (int)limit) < 0 ? cli_fail_at(c->h) : CLI_DONE;
 }
 
-static int queue_tell_deleted(const cli *c, pgw_status st, int64_t deleted)
+static int queue_report_deleted(const cli *c, pgw_status st, int64_t deleted)
 {
     int code = st < 0 ? signals_failed(c, st) : CLI_DONE;
-    return cli_finish(cli_tell_done(c, code, "deleted", deleted, "deleted", "job"));
+    return cli_finish(cli_report_done(c, code, "deleted", deleted, "deleted", "job"));
 }
 
 static int queue_purge(cli *c, int argc, char **argv)
@@ -317,7 +317,7 @@ static int queue_purge(cli *c, int argc, char **argv)
     if (code != CLI_DONE) return code;
     int64_t deleted = 0;
     pgw_status st = pgw_queue_purge(c->h, a.at[0], state, &deleted);
-    return queue_tell_deleted(c, st, deleted);
+    return queue_report_deleted(c, st, deleted);
 }
 
 static int queue_drop(cli *c, int argc, char **argv)
@@ -343,7 +343,7 @@ static int queue_drop(cli *c, int argc, char **argv)
     pgw_status st = force ? pgw_queue_purge(c->h, a.at[0], PGW_STATE_ANY, &deleted) : PGW_OK;
     if (st >= 0)
         st = pgw_stop_count(c->stop) > 0 ? PGW_ECANCELED : pgw_queue_drop(c->h, a.at[0], force);
-    return st < 0 ? queue_tell_deleted(c, st, deleted) : CLI_DONE;
+    return st < 0 ? queue_report_deleted(c, st, deleted) : CLI_DONE;
 }
 
 static int queue_depth(cli *c, int argc, char **argv)

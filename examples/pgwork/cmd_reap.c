@@ -15,7 +15,7 @@ typedef struct service {
     const cli *c;
     pgw_conf *conf; /* the one of the last reload */
     bool ready;
-    int64_t told_ms, watchdog_ms;
+    int64_t reported_ms, watchdog_ms;
     pgw_reap_stats stats;
 } service;
 
@@ -50,10 +50,10 @@ static void reap_on_tick(const pgw_reap_stats *s, void *arg)
         d->ready = true;
         sd_notify("READY=1\nSTATUS=reaping");
         cli_say(d->c, "reaping");
-        d->told_ms = now;
-    } else if (d->watchdog_ms && now - d->told_ms >= d->watchdog_ms) {
+        d->reported_ms = now;
+    } else if (d->watchdog_ms && now - d->reported_ms >= d->watchdog_ms) {
         sd_notify("WATCHDOG=1");
-        d->told_ms = now;
+        d->reported_ms = now;
     }
 }
 

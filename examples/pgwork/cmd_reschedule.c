@@ -9,11 +9,11 @@
 #include "out.h"
 #include "signals.h"
 
-static int reschedule_tell(const cli *c, pgw_status st, const char *queue,
-                           const pgw_reschedule_opts *o, int64_t moved)
+static int reschedule_report(const cli *c, pgw_status st, const char *queue,
+                             const pgw_reschedule_opts *o, int64_t moved)
 {
     int code = st < 0 ? signals_failed(c, st) : CLI_DONE;
-    cli_tell_done(c, code, "moved", moved, "rescheduled", "delayed job");
+    cli_report_done(c, code, "moved", moved, "rescheduled", "delayed job");
     if (st >= 0 && moved < (int64_t)o->ids_count) {
         code = cli_ids_not(
             "delayed job", queue, o->ids, o->ids_count, moved,
@@ -67,7 +67,7 @@ int cmd_reschedule(cli *c, int argc, char **argv)
     code = signals_open(c);
     if (code == CLI_DONE) {
         pgw_status st = pgw_reschedule(c->h, a.at[0], &o, &moved);
-        code = reschedule_tell(c, st, a.at[0], &o, moved);
+        code = reschedule_report(c, st, a.at[0], &o, moved);
     }
     free(ids);
     return code;

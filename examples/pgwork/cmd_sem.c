@@ -103,7 +103,7 @@ typedef struct sem {
     /* for run; times are of the monotonic clock */
     int64_t extend_at, asked_at;
     int64_t until; /* the permits are ours until then, even without the server */
-    bool asking, lost, told;
+    bool asking, lost, reported;
 } sem;
 
 static int sem_open(sem *s)
@@ -193,7 +193,7 @@ static int sem_acquire(cli *c, int argc, char **argv)
 }
 
 /* CLI_NOTHING means that permits are lost, so a resize that blocks the call gets another code. */
-static int sem_told(const cli *c, pgw_status st)
+static int sem_code(const cli *c, pgw_status st)
 {
     return st >= 0 ? CLI_DONE : guard_refused(c, st, CLI_HELD);
 }
@@ -219,7 +219,7 @@ static int sem_extend(cli *c, int argc, char **argv)
     if (code != OPTS_GO) return code;
     if ((code = sem_token(&token, a.at[1])) != CLI_DONE) return code;
     if ((code = cli_open(c, false)) != CLI_DONE) return code;
-    return sem_told(c, pgw_sema_extend(c->h, a.at[0], token, ttl_ms));
+    return sem_code(c, pgw_sema_extend(c->h, a.at[0], token, ttl_ms));
 }
 
 static int sem_release(cli *c, int argc, char **argv)
@@ -239,7 +239,7 @@ static int sem_release(cli *c, int argc, char **argv)
     if (code != OPTS_GO) return code;
     if ((code = sem_token(&token, a.at[1])) != CLI_DONE) return code;
     if ((code = cli_open(c, false)) != CLI_DONE) return code;
-    return sem_told(c, pgw_sema_release(c->h, a.at[0], token));
+    return sem_code(c, pgw_sema_release(c->h, a.at[0], token));
 }
 
 /* -- run ------------------------------------------------------------------------------------ */
@@ -255,10 +255,10 @@ static void sem_answered(pgw *h, pgw_status st, void *arg)
         sem_count(s);
     } else if (st == PGW_ELEASE || st == PGW_ENOTFOUND) {
         s->lost = true;
-    } else if ((st == PGW_ELOCKED || st == PGW_ETIMEDOUT) && !s->told) {
+    } else if ((st == PGW_ELOCKED || st == PGW_ETIMEDOUT) && !s->reported) {
         /* it is tried again; the message names a transaction that must commit */
         cli_say(s->c, "%s", pgw_error_message(h));
-        s->told = true;
+        s->reported = true;
     }
 }
 

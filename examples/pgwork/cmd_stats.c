@@ -20,11 +20,11 @@ typedef struct sample {
 } sample;
 
 /* The column STATE, from the settings and the counts. */
-static const char *stats_state(const pgw_queue_info *q, char text[CLI_DOORS])
+static const char *stats_state(const pgw_queue_info *q, char text[CLI_QUEUE_STATE])
 {
     const pgw_depth *d = q->depth;
-    const char *doors = cli_doors(q, text);
-    if (doors) return doors;
+    const char *state = cli_queue_state(q, text);
+    if (state) return state;
     if (d->leased > 0) return "active";
     if (d->ready > 0) return "waiting";
     return d->gated > 0 ? "gated" : d->delayed > 0 ? "delayed" : "empty";
@@ -34,7 +34,7 @@ static int stats_each(const pgw_queue_info *q, void *arg)
 {
     sample *s = arg;
     const pgw_depth *d = q->depth;
-    char text[CLI_DOORS];
+    char text[CLI_QUEUE_STATE];
     bool wanted = s->only->count == 0;
     for (int i = 0; i < s->only->count; i++) {
         if (strcmp(s->only->at[i], q->name) == 0) wanted = s->seen[i] = true;

@@ -188,7 +188,7 @@ static int table_reap(cli *c, int argc, char **argv)
     if (code == CLI_DONE && !t && pgw_tables_each(c->h, table_complain, &left) < 0)
         code = cli_fail_at(c->h);
     pgw_table_free(t);
-    cli_tell_done(c, code, "freed", sum, "freed", "row");
+    cli_report_done(c, code, "freed", sum, "freed", "row");
     return cli_finish(code != CLI_DONE ? code : left);
 }
 

@@ -10,7 +10,7 @@
 #include "out.h"
 #include "signals.h"
 
-static int wait_tell(const cli *c, int64_t id, const pgw_job *job)
+static int wait_report(const cli *c, int64_t id, const pgw_job *job)
 {
     const pgw_state state = pgw_job_state(job);
     const char *output = pgw_job_output(job);
@@ -67,7 +67,7 @@ int cmd_wait(cli *c, int argc, char **argv)
     } else if (st == PGW_OUTCOME_EMPTY) {
         code = cli_fail(CLI_HELD, NULL, "job %" PRId64 " is not over yet", o.id);
     } else {
-        code = wait_tell(c, o.id, over ? pgw_batch_job(over, 0) : NULL);
+        code = wait_report(c, o.id, over ? pgw_batch_job(over, 0) : NULL);
     }
     pgw_batch_free(over);
     return cli_finish(code);

@@ -113,7 +113,7 @@ static void work_set_error(pgw_task *task, const char *first, const char *last)
 }
 
 /* After its last failure, a job that is not lost or cancelled is a dead letter, too. */
-static pgw_verdict work_tell(const work *w, pgw_task *task, pgw_verdict verdict, const char *what)
+static pgw_verdict work_report(const work *w, pgw_task *task, pgw_verdict verdict, const char *what)
 {
     const pgw_job *job = pgw_task_job(task);
     int attempt = pgw_job_attempt(job), most = pgw_job_max_attempts(job);
@@ -131,7 +131,7 @@ static pgw_verdict work_failed(const work *w, pgw_task *task, pgw_verdict verdic
                                const char *words)
 {
     work_set_error(task, words ? words : "", what);
-    return work_tell(w, task, verdict, what);
+    return work_report(w, task, verdict, what);
 }
 
 /* An exit code comes first, because stderr is more specific. */
@@ -140,7 +140,7 @@ static pgw_verdict work_exited(const work *w, pgw_task *task, int code, const ch
     char what[64];
     snprintf(what, sizeof what, "exit %d", code);
     work_set_error(task, what, words);
-    return work_tell(w, task, code == WORK_DEAD ? PGW_VERDICT_DEAD : PGW_VERDICT_RETRY, what);
+    return work_report(w, task, code == WORK_DEAD ? PGW_VERDICT_DEAD : PGW_VERDICT_RETRY, what);
 }
 
 static pgw_verdict work_interrupted(const work *w, pgw_task *task, const child *ch)
@@ -358,10 +358,10 @@ static int work_refused(const cli *c, const work *w, const args *a, pgw_status s
 }
 
 /* A worker that ends when its queues are empty warns about missing queues at the end. */
-static void work_look_for(cli *c, const args *a)
+static void work_check_queues(cli *c, const args *a)
 {
     if (cli_open(c, false) != CLI_DONE) return;
-    for (int i = 0; i < a->count; i++) cli_look_for(c, a->at[i]);
+    for (int i = 0; i < a->count; i++) cli_check_queue(c, a->at[i]);
 }
 
 static int work_run(cli *c, work *all, size_t n, const kinds *k, const args *a, bool once)
@@ -403,7 +403,7 @@ static int work_run(cli *c, work *all, size_t n, const kinds *k, const args *a, 
         code = s.completed > 0 ? CLI_DONE : CLI_NOTHING;
     }
     pgw_worker_free(worker);
-    if (st >= 0 && s.claimed == 0 && pgw_stop_count(c->stop) == 0) work_look_for(c, a);
+    if (st >= 0 && s.claimed == 0 && pgw_stop_count(c->stop) == 0) work_check_queues(c, a);
     work_summary(c, &s);
     return cli_finish(code);
 }

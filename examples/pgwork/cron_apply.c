@@ -52,7 +52,7 @@ static int apply_note(const pgw_cron_info *i, void *arg)
     return 0;
 }
 
-static void apply_tell(const apply *a, const char *what, const char *name)
+static void apply_report(const apply *a, const char *what, const char *name)
 {
     if (a->c->json) {
         out o;
@@ -129,7 +129,7 @@ static int apply_line(apply *a, char *line)
         return code != CLI_DONE ? code : CLI_USAGE;
     }
     names_add(&a->named, d.name);
-    apply_tell(a, names_have(&a->before, d.name) ? "set" : "new", d.name);
+    apply_report(a, names_have(&a->before, d.name) ? "set" : "new", d.name);
     return CLI_DONE;
 }
 
@@ -153,7 +153,7 @@ static int apply_prune(apply *a)
     for (size_t i = 0; i < a->before.count; i++) {
         if (names_have(&a->named, a->before.at[i])) continue;
         if (pgw_cron_drop(a->c->h, a->before.at[i]) < 0) return cli_fail_at(a->c->h);
-        apply_tell(a, "removed", a->before.at[i]);
+        apply_report(a, "removed", a->before.at[i]);
     }
     return CLI_DONE;
 }

@@ -366,7 +366,7 @@ void test_without_a_configuration_the_defaults_are_returned(void)
 
 #define SECRET "postgresql://app:hunter2@db/app"
 
-static int look_for_secret(const pgw_property *p, void *arg)
+static int find_secret(const pgw_property *p, void *arg)
 {
     TEST_ASSERT_NULL(strstr(p->value, "hunter2"));
     if (strcmp(p->name, "dsn") == 0) TEST_ASSERT_EQUAL_STRING(arg, p->value);
@@ -377,9 +377,9 @@ void test_the_connection_string_is_never_listed_nor_shown_in_errors(void)
 {
     char bad[] = SECRET "\xff";
 
-    pgw_conf_each(conf, look_for_secret, "");
+    pgw_conf_each(conf, find_secret, "");
     set("dsn", SECRET);
-    pgw_conf_each(conf, look_for_secret, "(set)");
+    pgw_conf_each(conf, find_secret, "(set)");
     TEST_ASSERT_EQUAL_STRING(SECRET, pgw__conf_text(conf, "dsn"));
     refuse("dsn", bad,
            "property `dsn`: the value is not UTF-8; allowed is a libpq connection string or "
@@ -438,7 +438,7 @@ void test_a_failed_allocation_leaves_the_former_value(void)
     oom_fail(1); /* refusals and lists need no memory */
     TEST_ASSERT_EQUAL_INT(PGW_EINVAL, pgw_conf_set(fresh, "schema", "1"));
     TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_conf_set(fresh, "notify", NULL));
-    TEST_ASSERT_EQUAL_INT(0, pgw_conf_each(fresh, look_for_secret, ""));
+    TEST_ASSERT_EQUAL_INT(0, pgw_conf_each(fresh, find_secret, ""));
     TEST_ASSERT_FALSE(oom_failed());
 
     oom_fail(0);

@@ -595,7 +595,7 @@ static uint64_t fake_epoch(const pgw *h, int n)
     return wait.epoch;
 }
 
-static pgw_status fake_look(pgw *h, int n)
+static pgw_status stub_check_session(pgw *h, int n)
 {
     return wait.looks;
 }
@@ -615,7 +615,7 @@ static void waiting_begins(void)
     pgw__pq_listen_Stub(fake_listen);
     pgw__pq_epoch_Stub(fake_epoch);
     pgw__pq_slot_Stub(fake_slot);
-    pgw__pq_check_session_Stub(fake_look);
+    pgw__pq_check_session_Stub(stub_check_session);
     pgw__pq_kept_IgnoreAndReturn(NULL);
 }
 

@@ -43,7 +43,7 @@ static uint64_t the_epoch(const pgw *h, int n)
     return session.epoch;
 }
 
-static pgw_status the_look(pgw *h, int n)
+static pgw_status stub_check_session(pgw *h, int n)
 {
     return session.look;
 }
@@ -106,7 +106,7 @@ void setUp(void)
     session.epoch = 1;
     session.sqlstate = "";
     pgw__pq_epoch_Stub(the_epoch);
-    pgw__pq_check_session_Stub(the_look);
+    pgw__pq_check_session_Stub(stub_check_session);
     pgw__pq_drop_Stub(the_drop);
     pgw__pq_in_txn_Stub(the_in_txn);
     pgw__pq_sqlstate_Stub(the_sqlstate);
