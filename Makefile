@@ -301,8 +301,8 @@ lint-length:
 	@LC_ALL=C awk -f test/lint/length.awk $(wildcard test/*/*.[ch])
 # phrases that readers had to read twice, in pages, messages and comments of the schema; links of pages that lead nowhere
 lint-words:
-	@LC_ALL=C.UTF-8 awk -v allow=test/lint/words.allow -f test/lint/words.awk README.md CONTRIBUTING.md SECURITY.md \
-	  $(wildcard doc/*.md doc/howto/*.md doc/man/*.[157]) $(wildcard migrations/*.sql) $(SRC) $(EX_SRC) $(CLI_SRC)
+	@LC_ALL=C.UTF-8 awk -v allow=test/lint/words.allow -f test/lint/words.awk README.md CONTRIBUTING.md SECURITY.md bench/README.md $(wildcard test/*/README.md examples/*/README.md) \
+	  $(wildcard doc/*.md doc/howto/*.md doc/man/*.[157]) $(HEADERS) inc/pgwork.hpp $(wildcard migrations/*.sql) $(SRC) $(EX_SRC) $(CLI_SRC)
 	@LC_ALL=C awk -f test/lint/links.awk $(wildcard *.md bench/*.md doc/*.md doc/*/*.md test/*/*.md examples/*/*.md)
 # one file at a time: clang-tidy 14 takes a second file's va_start for unknown
 lint-tidy: $(G)/stamp

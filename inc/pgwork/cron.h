@@ -316,7 +316,7 @@ PGW_API pgw_status pgw_cron_finish(pgw *h, pgw_token token, const char *error);
  *
  * @param h           the handle
  * @param token       of the tick
- * @param timeout_ms  from now; PGW_DEFAULT: as the schedule says
+ * @param timeout_ms  from now; PGW_DEFAULT: that of the schedule
  * @param until_us    takes when it ends; may be NULL
  * @returns
  * - PGW_OK

@@ -130,8 +130,8 @@ typedef struct pgw_job_spec {
     int priority;             /* 0 (first) .. 9 */
     int64_t run_at_us;        /* not before, server's clock, up to ten years from now; PGW_NONE: at once */
     int64_t delay_ms;         /* or: time from now, up to ten years; not together with run_at_us */
-    int max_attempts;         /* 1 .. 1000, or PGW_UNLIMITED; PGW_DEFAULT: as the queue says */
-    int64_t lease_ms;         /* 100 .. 86,400,000; PGW_DEFAULT: as the claim or the queue says */
+    int max_attempts;         /* 1 .. 1000, or PGW_UNLIMITED; PGW_DEFAULT: those of the queue */
+    int64_t lease_ms;         /* 100 .. 86,400,000; PGW_DEFAULT: that of the claim or the queue */
     const char *const *tags;
     size_t tags_count;        /* up to 32, each 1 to 255 bytes */
     const char *key;          /* unique key, 1 to 255 bytes; NULL: none */
@@ -304,7 +304,7 @@ typedef struct pgw_claim_opts {
     size_t queues_count; /* 1 .. 64 */
     int max;             /* 1 .. 10,000 jobs */
     const char *holder;  /* name of the holder, up to 255 bytes; NULL: property `holder` (host:pid) */
-    int64_t lease_ms;    /* 100 .. 86,400,000; PGW_DEFAULT: as the queue says. A lease of the job overrides it */
+    int64_t lease_ms;    /* 100 .. 86,400,000; PGW_DEFAULT: that of the queue. A lease of the job overrides it */
     int64_t wait_ms;     /* longest wait for a first job; 0: none; PGW_UNLIMITED: until stopped */
     bool apart;           /* jobs will be finished one by one in long transactions */
 } pgw_claim_opts;
@@ -342,7 +342,7 @@ typedef struct pgw_claim_opts {
  *             ref = pgw_job_ref(job);
  *             work(pgw_job_payload(job));
  *             st = pgw_complete(h, pgw_job_queue(job), &ref, 1, NULL);
- *             if (st == PGW_ELEASE) work("too late: somebody else may have done it");
+ *             if (st == PGW_ELEASE) work("too late: another worker may have done it");
  *         }
  *         pgw_batch_free(batch);
  *     }
@@ -391,7 +391,7 @@ typedef struct pgw_complete_opts {
  *     pgw_complete_opts o = PGW_COMPLETE_OPTS_INIT;
  *     o.outputs = &output;
  *     if (pgw_complete(h, "images", &ref, 1, &o) == PGW_ELEASE)
- *         puts(ref.outcome == PGW_ENOTFOUND ? "it is gone" : "somebody else has it");
+ *         puts(ref.outcome == PGW_ENOTFOUND ? "it is gone" : "another worker has it");
  */
 PGW_API pgw_status pgw_complete(pgw *h, const char *queue, pgw_ref *refs, size_t n,
                                 const pgw_complete_opts *opts);
@@ -400,7 +400,7 @@ PGW_API pgw_status pgw_complete(pgw *h, const char *queue, pgw_ref *refs, size_t
 typedef struct pgw_fail_opts {
     size_t struct_size;
     const char *error; /* text kept with the job, cut at 8,000 bytes; what is not UTF-8 becomes "?" */
-    int64_t retry_ms;  /* delay of the next attempt, up to a year; PGW_DEFAULT: exponential backoff with full jitter as the queue says */
+    int64_t retry_ms;  /* delay of the next attempt, up to a year; PGW_DEFAULT: the exponential backoff of the queue, with full jitter */
     bool dead;         /* true: a dead letter at once */
 } pgw_fail_opts;
 #define PGW_FAIL_OPTS_INIT {sizeof(pgw_fail_opts), NULL, PGW_DEFAULT, false}
@@ -489,8 +489,7 @@ PGW_API pgw_status pgw_release(pgw *h, const char *queue, pgw_ref *refs, size_t 
 
 typedef struct pgw_extend_opts {
     size_t struct_size;
-    int64_t
-        lease_ms; /* from now, 100 .. 86,400,000; PGW_DEFAULT: as the job, else the queue says */
+    int64_t lease_ms; /* from now, 100 .. 86,400,000; PGW_DEFAULT: that of the job or its queue */
 } pgw_extend_opts;
 /* clang-format off */
 #define PGW_EXTEND_OPTS_INIT {sizeof(pgw_extend_opts), PGW_DEFAULT}
@@ -501,7 +500,7 @@ typedef struct pgw_extend_opts {
  * @param h      the handle
  * @param queue  their queue
  * @param refs   jobs and tokens; takes their outcomes, as in pgw_complete(), and
- *               PGW_OUTCOME_CANCEL: extended, but somebody cancelled the job: stop; PGW_ELOCKED:
+ *               PGW_OUTCOME_CANCEL: extended, but the job was cancelled: stop; PGW_ELOCKED:
  *               another transaction has locked the job
  * @param n      1..10000
  * @param opts   the new lease; NULL: the defaults
