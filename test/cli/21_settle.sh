@@ -10,7 +10,7 @@ PGWORK_DSN="host=$tmp" "$settle" payments >"$tmp/out" 2>"$tmp/err" &
 lonely=$!
 yes 'without a server it waits, and says so' until_true 20 grep -q '^worker: .*next try in' "$tmp/err"
 kill -TERM $lonely
-all_well 'until it is told to end' $lonely
+all_well 'it runs until a signal' $lonely
 workers=
 for w in 1 2 3; do
     PGCLIENTENCODING=LATIN1 "$settle" payments >"$tmp/$w" 2>"$tmp/$w.err" &
