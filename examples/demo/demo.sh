@@ -54,7 +54,7 @@ die() { say "${red}$*${plain}"; exit 1; }
 off=0
 check() { # check TEXT FOUND EXPECTED
     if [ "$2" = "$3" ]; then say "${green}ok${plain}   $1: $2"; else
-        say "${red}WRONG${plain}  $1: $2, expected $3"
+        say "${red}OFF${plain}  $1: $2, expected $3"
         off=1
     fi
 }
@@ -194,7 +194,7 @@ if [ "$files" -ge $few ]; then
     say "${bold}kill -STOP${plain} w3, which holds $(holds w3) jobs"
     victims='w1 w2' hurt='w1 w2 w3'
 else
-    step "2. With fewer than $few files no worker is killed"
+    step "2. With fewer than $few files no worker is hurt"
 fi
 step "3. Four other workers run two commands each, and two reapers requeue jobs of expired leases"
 for name in r1 r2; do start $name pgwork --json reap; done
@@ -278,7 +278,7 @@ if [ -n "$hurt" ]; then
     if [ $((lost + refused)) -gt 0 ]; then
         say "${green}ok${plain}   w3 noticed that it lost $lost leases; $refused late reports were refused"
     else
-        say "${red}WRONG${plain}  w3 was late, and none of its reports was refused"
+        say "${red}OFF${plain}  w3 was late, and none of its reports was refused"
         off=1
     fi
 fi
@@ -299,6 +299,6 @@ say "jobs requeued by the reapers: $(sum reaped "$tmp/r1.out" "$tmp/r2.out")"
 say "total time $((($(now_ms) - begun) / 1000)) s"
 echo
 if [ $off = 0 ]; then say "${green}${bold}Each file has exactly one result, and it is right.${plain}"; else
-    say "${red}${bold}Something is wrong.${plain}"
+    say "${red}${bold}Something is off.${plain}"
     exit 1
 fi

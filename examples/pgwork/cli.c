@@ -100,24 +100,24 @@ static const char *cli_translate(const char *hint)
         const char *words, *here;
     } hints[] = {
         {"check the result of other calls first", "check with `pgwork ls` before you repeat it"},
-        {"queue_create() ",
+        {"queue_create() makes one",
          "`pgwork queue create` creates one, `pgwork queue list` lists all; names are "
          "case-sensitive"},
-        {"queue_resume() ", "run `pgwork queue resume`"},
-        {"queue_purge() ",
+        {"queue_resume() opens it", "run `pgwork queue resume`"},
+        {"queue_purge() it first",
          "`pgwork queue purge NAME --state all` deletes them; --force deletes leased "
          "jobs, too"},
         {"raise max_bytes",
          "store large data elsewhere and enqueue its name, or raise the limit with "
          "`pgwork queue set NAME --max-bytes N`"},
         {"sema_create() ", "`pgwork sem create` creates one; names are case-sensitive"},
-        {"sema_resize() ", "`pgwork sem resize` changes the number of permits"},
-        {"rate_set() ", "`pgwork rate set` creates one; names are case-sensitive"},
+        {"sema_resize() changes", "`pgwork sem resize` changes the number of permits"},
+        {"rate_set() makes one", "`pgwork rate set` creates one; names are case-sensitive"},
         {"larger burst with rate_set()",
          "take fewer at a time, or give it a larger burst: `pgwork rate set NAME N --burst N`"},
         {"wait for them, or pass force",
          "wait for them, or pass --force: their holders notice at the next extend"},
-        {"cron_create() ",
+        {"cron_create() makes one",
          "`pgwork cron add` creates one, `pgwork cron list` lists all; names are case-sensitive"},
         {"pgw_table_sql() ",
          "`pgwork table init` prints the statements that add it, --apply runs them"},

@@ -235,7 +235,7 @@ if cc -shared -fPIC -o "$tmp/oom.so" "$top/test/cli/oom.c" 2>"$tmp/err"; then
             if [ $code = 6 ] && grep -q 'nothing was' "$tmp/err"; then echo "$i: $(cat "$tmp/err")"; fi
         done
     }
-    is 'without memory after the commit the outcome is unknown or reported' "$(starve 16 scarce scarce a b c)" ''
+    is 'without memory behind the commit the outcome is unknown, or told' "$(starve 16 scarce scarce a b c)" ''
     is 'also of a load' "$(starve 4 scarcer scarcer -f "$tmp/three")" ''
 fi
 exit 0

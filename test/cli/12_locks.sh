@@ -43,7 +43,7 @@ code 'nobody holds' 1 pgwork locks
 
 pgwork lock a -- sleep 60 &
 holder=$! jobs_of_ours="$jobs_of_ours $holder"
-yes 'another session holds the lock' eventually held a
+yes 'somebody holds' eventually held a
 refused 'held, and no wait' 75 'another session holds the lock' pgwork lock -n a -- true
 refused 'held, and a short wait' 75 'another session holds the lock' pgwork lock -w 100ms a -- true
 refused 'held, with a code of our own' 9 'another session holds the lock' pgwork lock -n -E 9 a -- true
@@ -237,7 +237,7 @@ holder=$! jobs_of_ours="$jobs_of_ours $holder"
 yes 'sem run holds beside' eventually out_of open 2
 echo "BEGIN; SELECT pgwork.sema_resize('open', 4); SELECT pg_sleep(300)" | psql -XAtq >/dev/null 2>&1 &
 resizing="FROM pg_stat_activity WHERE datname = current_database() AND query = 'SELECT pg_sleep(300)'"
-yes 'another session resizes, and does not commit' until_true 10 count_is "SELECT count(*) $resizing" 1
+yes 'somebody resizes, and does not commit' until_true 10 count_is "SELECT count(*) $resizing" 1
 refused 'the process that resizes is named when nothing can be extended' 75 "resized .*: process $(sql "SELECT pid $resizing")\$" pgwork sem extend open "$token"
 refused 'nor returned' 75 'resized' pgwork sem release open "$token"
 refused 'nor taken' 75 'resized' pgwork sem run -n open -- true

@@ -80,6 +80,6 @@ yes 'its symbols have that version' sh -c "objdump -T 'lib/$so' | grep -q 'PGW_$
 code 'uninstall' 0 ours uninstall DESTDIR="$root" PREFIX=/opt/pgwork
 is 'uninstall leaves nothing' "$(find "$root" ! -type d -o -path '*/pgwork/share/*' -name pgwork)" ''
 code 'install in place' 0 ours install PREFIX="$tmp/place" LDCONFIG="touch $tmp/cached"
-yes 'an install in place renews the cache of libraries' test -e "$tmp/cached"
-is 'generated files name the new prefix' "$(sed -n 's/^prefix=//p' "$tmp/place/lib/pkgconfig/pgwork.pc")" "$tmp/place"
+yes 'the cache of libraries is renewed' test -e "$tmp/cached"
+is 'what names places is made anew for this one' "$(sed -n 's/^prefix=//p' "$tmp/place/lib/pkgconfig/pgwork.pc")" "$tmp/place"
 exit 0

@@ -29,7 +29,7 @@ sql "SELECT pgwork.queue_create('q'), pgwork.sema_create('s', 1)" >/dev/null
 yes 'on the standby, too, there is a queue' until_true 10 pgwork queue list
 refused 'a claim from a standby' 5 'read-only' pgwork claim q
 yes 'the hint says what to do' grep -q target_session_attrs "$tmp/err"
-refused 'a standby does not list holders of locks' 5 'is a standby' pgwork locks
+refused 'nor does it know who holds locks' 5 'is a standby' pgwork locks
 refused 'or permits' 5 'is a standby' pgwork sem list
 refused 'nor which ones are lost' 5 'is a standby' pgwork sem extend s 00000000-0000-0001-0000-000000000001
 psql -h "$second" -XAtq -c "SELECT pgwork.lock_acquire('L')" -c "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'" >"$tmp/out" 2>"$tmp/err"

@@ -62,7 +62,7 @@ yes 'queue list tells until when' sh -c "pgwork queue list | grep -q '^q  *held 
 is 'stats --json' "$(pgwork --json stats | grep -o '"state":"[a-z]*"')" '"state":"held"'
 is 'queue list --json' "$(pgwork --json queue list | grep -o '"paused":false.*"hold_reason":"[^"]*"' | sed 's/T[^"]*//')" "\"paused\":false,\"draining\":false,\"held_until\":\"$(date -u -d '+1 hour' +%F)\",\"hold_reason\":\"429 from the API\""
 code 'a claim gets nothing' 1 pgwork claim q
-yes 'stderr reports the hold' grep -q 'queue "q" is held' "$tmp/err"
+yes 'and is told why' grep -q 'queue "q" is held' "$tmp/err"
 code 'work gets nothing' 0 pgwork work q --until-empty -- true
 yes 'and tells why' grep -q 'is held' "$tmp/err"
 yes 'metrics tell it' sh -c "pgwork metrics | grep -q '^pgwork_queue_held{queue=\"q\"} 1'"
@@ -91,5 +91,5 @@ code 'drop' 0 pgwork queue drop q --force
 pgwork -q enqueue api 1 2 3 >/dev/null
 code 'work --hold' 0 timeout 60 pgwork work api -n 1 --later 1h --hold 69 -- sh -c 'echo "429 Too Many Requests" >&2; exit 69'
 yes 'holds the queue' sh -c "pgwork stats | grep -q '^api  *held until .* 2  *0  *1 '"
-is 'the reason of the hold is the last line of stderr' "$(psql -qXAtc 'SELECT reason FROM pgwork.queue_holds()')" '429 Too Many Requests'
+is 'for the reason that it has told' "$(psql -qXAtc 'SELECT reason FROM pgwork.queue_holds()')" '429 Too Many Requests'
 is 'and no attempt is charged' "$(psql -qXAtc "SELECT sum(attempt) FROM pgwork.job WHERE queue = 'api'")" 0

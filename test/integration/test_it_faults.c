@@ -347,7 +347,7 @@ static PGconn *lock_first(int n)
 TEST_CASE(1, 1)
 TEST_CASE(4, 1)
 TEST_CASE(6, 4)
-void test_jobs_with_locked_rows_delay_no_others(int n, int locked)
+void test_jobs_whose_rows_somebody_has_locked_hold_no_others_up(int n, int locked)
 {
     PGconn *other;
     int i;

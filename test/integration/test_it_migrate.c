@@ -216,7 +216,7 @@ void test_a_role_that_may_not_create_is_reported(void)
 }
 
 /* What to do about it stands in the hint. */
-void test_a_foreign_schema_is_left_alone(void)
+void test_a_schema_of_somebody_elses_is_left_alone(void)
 {
     pgw *h = open_schema("taken");
 

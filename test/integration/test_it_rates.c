@@ -765,7 +765,7 @@ static pgw_verdict told_to_wait(pgw_task *task, void *stop)
     return PGW_VERDICT_HOLD;
 }
 
-void test_a_handler_that_returns_hold_holds_its_queue(void)
+void test_a_handler_that_is_told_to_wait_holds_its_queue(void)
 {
     static const char *const queues[] = {"q"};
     static const char *const pairs[] = {

@@ -69,7 +69,7 @@ void test_leased_jobs_stay_and_their_holders_can_finish_them(void)
     TEST_ASSERT_EQUAL_STRING("ok", kit_say(b, "complete", &job, ""));
 }
 
-void test_locked_jobs_are_skipped_and_not_waited_for(void)
+void test_jobs_that_somebody_holds_are_passed_over_and_not_waited_for(void)
 {
     fill(10);
     kit_do(b, "BEGIN; SELECT count(*) FROM pgwork.claim('{q}', 3, 'w')");

@@ -472,7 +472,7 @@ void test_complete_joins_the_callers_transaction(void)
 /* -- dropping -------------------------------------------------------------------------------------
  */
 
-void test_a_session_that_cannot_see_the_jobs_of_a_queue_does_not_drop_it(void)
+void test_a_queue_is_not_dropped_by_who_cannot_see_its_jobs(void)
 {
     PGconn *b = kit_open();
 
@@ -487,7 +487,7 @@ void test_a_session_that_cannot_see_the_jobs_of_a_queue_does_not_drop_it(void)
     kit_do(a, "SELECT pgwork.queue_drop('q', true)");
 }
 
-void test_a_queue_that_is_just_being_dropped_is_created_again(void)
+void test_a_queue_that_is_just_being_dropped_is_made_anew(void)
 {
     PGconn *b = kit_open(), *watch = kit_open();
 

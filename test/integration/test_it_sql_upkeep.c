@@ -1333,7 +1333,7 @@ void test_a_busy_worker_wakes_the_next_one(void)
 }
 
 /* A worker waits by the name of its queue. */
-void test_a_worker_keeps_waiting_for_a_queue_that_is_dropped_and_created_again(void)
+void test_a_worker_waits_on_for_a_queue_that_is_dropped_and_made_anew(void)
 {
     static const char locks[] =
         "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = %d";

@@ -1795,7 +1795,7 @@ void test_a_lease_is_lost_once(void)
     TEST_ASSERT_EQUAL_INT64(1, stats.lost);
 }
 
-void test_a_worker_runs_again_when_handlers_left_behind_are_back(void)
+void test_it_runs_again_when_who_was_left_behind_is_back(void)
 {
     pgw_status st = PGW_EMISUSE;
     pthread_t thread;
