@@ -1,5 +1,5 @@
-/* Who may do what, and that nobody can do it with the owner's rights; several schemas in one
- * database. */
+/* Rights: which role may call what, no call gives the rights of the owner, and several schemas in
+ * one database. */
 #include "unity.h"
 #include "pgw_all.h"
 #include "pgtemp.h"

@@ -1,5 +1,5 @@
-/* The worker against a server in memory: every answer can be made to fail, and the clock to jump.
- */
+/* The worker against a server in memory. Every answer can fail, and the clock can jump. Longer than
+ * 600 lines: every promise of the worker against one server in memory, with the handlers below. */
 #include "unity.h"
 
 #include <poll.h>
@@ -397,7 +397,7 @@ static pgw_verdict beside_a_quarantined_job(pgw_task *task, void *arg)
     }
 }
 
-static void a_thread_looks_for_work_meanwhile(void)
+static void a_thread_claims_meanwhile(void)
 {
     int i;
 
@@ -413,7 +413,7 @@ void test_a_quarantined_job_does_not_begin_while_results_are_on_their_way(void)
 
     fake_jobs("q", 3, 60000);
     fake_quarantine(3);
-    fake_on_complete(a_thread_looks_for_work_meanwhile);
+    fake_on_complete(a_thread_claims_meanwhile);
     set("worker.concurrency", "2");
     set("worker.prefetch", "1");
     start(beside_a_quarantined_job, &thread);
@@ -837,7 +837,7 @@ void test_completions_are_sent_although_claims_fail(void)
     TEST_ASSERT_EQUAL_INT(2, atomic_load(&seen)); /* the first one, and one that failed */
 }
 
-static pgw_verdict no_room_for_the_next_claim(pgw_task *task, void *arg)
+static pgw_verdict no_memory_for_the_next_claim(pgw_task *task, void *arg)
 {
     (void)task, (void)arg;
     if (atomic_fetch_add(&called, 1) == 0) fake_fails(FAKE_CLAIM, PGW_ENOMEM, 1, 1);
@@ -849,7 +849,7 @@ void test_completions_count_although_memory_is_missing_for_the_claim_beside_them
     fake_jobs("q", 20, 60000);
     set("worker.concurrency", "0");
     set("worker.prefetch", "10");
-    TEST_ASSERT_EQUAL_INT(PGW_ENOMEM, run(one, 1, no_room_for_the_next_claim, NULL));
+    TEST_ASSERT_EQUAL_INT(PGW_ENOMEM, run(one, 1, no_memory_for_the_next_claim, NULL));
     TEST_ASSERT_EQUAL_INT(10, fake_count(FAKE_DONE));
     TEST_ASSERT_EQUAL_INT(10, fake_count(FAKE_LEASED));
     TEST_ASSERT_EQUAL_INT64(10, stats.completed);
