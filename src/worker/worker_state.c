@@ -213,8 +213,8 @@ bool pgw__worker_runs(pgw__pool *p)
 pgw_status pgw__worker_refuse(pgw_worker *w, const char *argument, const char *what,
                               const char *allowed)
 {
-    snprintf(w->loop.error, sizeof(w->loop.error), "argument `%s` %s: allowed is %s", argument,
-             what, allowed);
+    snprintf(w->loop.error, sizeof(w->loop.error), "argument `%s` %s: expected %s", argument, what,
+             allowed);
     return PGW_EINVAL;
 }
 

@@ -423,7 +423,7 @@ void test_a_bad_source_is_refused(void)
     set("worker.concurrency", "0");
     make(noop, NULL);
     TEST_ASSERT_EQUAL_INT(PGW_EINVAL, pgw_worker_add_source(w, NULL));
-    TEST_ASSERT_EQUAL_STRING("argument `conf` is NULL: allowed is a configuration",
+    TEST_ASSERT_EQUAL_STRING("argument `conf` is NULL: expected a configuration",
                              pgw_worker_error(w));
     TEST_ASSERT_EQUAL_INT(PGW_EINVAL, pgw_worker_add_source(w, conf));
     TEST_ASSERT_NOT_NULL(strstr(pgw_worker_error(w), "`worker.concurrency` 0"));
