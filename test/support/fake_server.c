@@ -103,7 +103,8 @@ void fake_reset(void)
     atomic_store(&srv.hangs, false);
     srv.on_complete = NULL;
     atomic_store(&srv.frozen_us, 0);
-    pgw__clock_source_us = fake_clock_us;
+    /* a handler that a test has left behind may read it */
+    if (pgw__clock_source_us != fake_clock_us) pgw__clock_source_us = fake_clock_us;
     pthread_mutex_unlock(&srv.lock);
 }
 
