@@ -429,6 +429,16 @@ const char *cli_doors(const pgw_queue_info *q, char text[CLI_DOORS])
     return text;
 }
 
+const char *cli_queue_state(const pgw_queue_info *q, char text[CLI_DOORS])
+{
+    const pgw_depth *d = q->depth;
+    const char *doors = cli_doors(q, text);
+    if (doors) return doors;
+    if (d->leased > 0) return "active";
+    if (d->ready > 0) return "waiting";
+    return d->gated > 0 ? "gated" : d->delayed > 0 ? "delayed" : "empty";
+}
+
 void cli_say_why(cli *c, const char *name)
 {
     const char *why = NULL;

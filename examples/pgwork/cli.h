@@ -94,6 +94,9 @@ void cli_look_for(cli *c, const char *name);
  * "draining" or "closed"; NULL: it is open. */
 #define CLI_DOORS 64
 const char *cli_doors(const pgw_queue_info *q, char text[CLI_DOORS]);
+/** The same, or what its counts look like to who wonders why nothing moves: "active", "waiting",
+ * ... */
+const char *cli_queue_state(const pgw_queue_info *q, char text[CLI_DOORS]);
 /** When nothing could be claimed from queue @p name: says why, as far as this role may see it. */
 void cli_say_why(cli *c, const char *name);
 
@@ -154,6 +157,7 @@ int cmd_release(cli *c, int argc, char **argv);
 int cmd_snooze(cli *c, int argc, char **argv);
 int cmd_reap(cli *c, int argc, char **argv);
 int cmd_ls(cli *c, int argc, char **argv);
+int cmd_progress(cli *c, int argc, char **argv);
 int cmd_show(cli *c, int argc, char **argv);
 int cmd_cancel(cli *c, int argc, char **argv);
 int cmd_reschedule(cli *c, int argc, char **argv);
@@ -163,6 +167,7 @@ int cmd_bulk(cli *c, int argc, char **argv);
 int cmd_log(cli *c, int argc, char **argv);
 int cmd_cron(cli *c, int argc, char **argv);
 int cmd_stats(cli *c, int argc, char **argv);
+int cmd_top(cli *c, int argc, char **argv);
 int cmd_workers(cli *c, int argc, char **argv);
 int cmd_wait(cli *c, int argc, char **argv);
 int cmd_demand(cli *c, int argc, char **argv);

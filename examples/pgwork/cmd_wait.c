@@ -19,7 +19,7 @@ static int wait_tell(const cli *c, int64_t id, const pgw_job *job)
                         "job %" PRId64 " is over, and nothing of it was kept", id);
     }
     if (c->json) {
-        out_job(job, false, 0);
+        out_job(job, false, 0, NULL);
     } else if (output) {
         buf t = {0};
         buf_add_json_text(&t, output);

@@ -42,8 +42,9 @@ void out_end(out *o);
 void out_number(const char *name, int64_t value); /* an object of one member */
 
 /** All that a job says. @p claimed: with token and body, as its holder may see it. @p running_us:
- * with its handler since; 0: not known. */
-void out_job(const pgw_job *job, bool claimed, int64_t running_us);
+ * with its handler since; 0: not known. @p attempts: a JSON array of those that failed; NULL: left
+ * out. */
+void out_job(const pgw_job *job, bool claimed, int64_t running_us, const char *attempts);
 
 /* Columns: a heading that ends with '>' is aligned to the right. */
 typedef struct table {

@@ -15,8 +15,14 @@ typedef enum term_kind { TERM_PLAIN, TERM_BOLD, TERM_RED, TERM_GREEN, TERM_YELLO
 void term_begin(bool no_color);
 /** The sequence that switches stdout, or "". */
 const char *term_style(term_kind kind);
+/** Whether stdout is a terminal. */
+bool term_is_one(void);
 /** Cursor home and the rest cleared, on a terminal. Returns whether it is one. */
 bool term_home(void);
+/** A screen of our own, on which lines are cut, and keys that come at once and unseen. False: back
+ * to what was there. */
+void term_screen(bool on);
+int term_lines(void);
 
 /* A bar on stderr, drawn ten times a second at most. Nothing is drawn elsewhere than on a terminal.
  */
