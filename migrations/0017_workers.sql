@@ -281,17 +281,21 @@ ALTER TABLE pgwork.job_history
 CREATE INDEX job_history_look_at ON pgwork.job_history (look_at);
 
 -- For _requeue(): jobs whose attempt is over, each with its fate. The last 25 attempts are kept.
-CREATE FUNCTION pgwork._note_attempts(queue integer, verb text, error text, tried jsonb) RETURNS void LANGUAGE sql AS $$
-    INSERT INTO pgwork.job_history AS h (queue, id, attempts)
-    SELECT $1, t.id, jsonb_build_array(jsonb_build_object('attempt', t.attempt, 'ended_at', pgwork._now(), 'ended',
-               CASE WHEN t.fate = 'cancelled' THEN 'cancelled' WHEN $2 = 'reap' THEN 'lost'
-                    WHEN $2 = 'dead' THEN 'dead' ELSE 'failed' END, 'holder', t.holder, 'error', e.error))
-      FROM jsonb_to_recordset($4) t (id bigint, attempt integer, holder text, fate text)
-     CROSS JOIN (SELECT pgwork._cut_text($3, 2000)) e (error) ORDER BY t.id
-    ON CONFLICT ON CONSTRAINT job_history_pkey DO UPDATE
+CREATE FUNCTION pgwork._note_attempts(queue integer, verb text, error text, tried jsonb) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    cut CONSTANT text := pgwork._cut_text(error, 2000); now_is CONSTANT timestamptz := pgwork._now();
+    word CONSTANT text := CASE verb WHEN 'reap' THEN 'lost' WHEN 'dead' THEN 'dead' ELSE 'failed' END;
+BEGIN
+    INSERT INTO pgwork.job_history AS h (queue, id, noted_at, look_at, attempts)
+    SELECT _note_attempts.queue, t.id, now_is, now_is + interval '1 minute', jsonb_build_array(jsonb_build_object(
+               'attempt', t.attempt, 'ended_at', now_is, 'holder', t.holder, 'error', cut,
+               'ended', CASE t.fate WHEN 'cancelled' THEN t.fate ELSE word END))
+      FROM jsonb_to_recordset(tried) t (id bigint, attempt integer, holder text, fate text) ORDER BY t.id
+        ON CONFLICT ON CONSTRAINT job_history_pkey DO UPDATE
        SET attempts = CASE WHEN jsonb_array_length(h.attempts) >= 25 THEN h.attempts - 0 ELSE h.attempts END
-                      || excluded.attempts
-$$;
+                      || excluded.attempts;
+END $$;
 
 CREATE FUNCTION pgwork.job_attempts(queue text, id bigint)
 RETURNS TABLE (attempt integer, ended_at timestamptz, ended text, holder text, error text)
