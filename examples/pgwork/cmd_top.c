@@ -28,7 +28,7 @@ typedef struct pace {
 } pace;
 
 typedef struct queue_row {
-    char *name, state[CLI_DOORS];
+    char *name, state[CLI_QUEUE_STATE];
     pgw_depth depth;
 } queue_row;
 
@@ -101,7 +101,7 @@ static int top_each_queue(const pgw_queue_info *q, void *arg)
     t->queues = cli_realloc(t->queues, (t->queues_count + 1) * sizeof *t->queues);
     queue_row *row = &t->queues[t->queues_count++];
     *row = (queue_row){.name = top_copy(q->name), .depth = *q->depth};
-    const char *state = cli_queue_state(q, row->state);
+    const char *state = cli_queue_word(q, row->state);
     if (state != row->state) snprintf(row->state, sizeof row->state, "%s", state);
     return 0;
 }

@@ -13,7 +13,7 @@ pgwork queue create busy
 pgwork queue create idle
 hostile=$(printf 'x\342\200\256y')
 sql "SELECT pgwork.queue_create('$hostile')" >/dev/null
-seq 1 5 | pgwork enqueue busy >/dev/null
+seq 1 5 | pgwork -q enqueue busy >/dev/null
 pgwork enqueue busy late --delay 1h >/dev/null
 printf '#!/bin/sh\ntouch %s/runs\nwhile [ ! -e %s/go ]; do sleep 0.05; done\n' "$tmp" "$tmp" >"$tmp/handler"
 chmod +x "$tmp/handler"
@@ -47,7 +47,7 @@ if script -qec true /dev/null </dev/null >/dev/null 2>&1; then # in a bare root 
     yes 'with the queue' sh -c "grep -q '^busy .*active' '$tmp/screen'"
     printf p >&3
     yes 'p pauses' until_true 30 sh -c "tail -n 40 '$tmp/screen' | grep -q 'paused'"
-    seq 1 20 | pgwork enqueue busy >/dev/null
+    seq 1 20 | pgwork -q enqueue busy >/dev/null
     n=$(screens)
     sleep 0.5
     is 'nothing is drawn then' "$(screens)" "$n"
