@@ -107,7 +107,8 @@ static bool worker_allocate(pgw_worker *w, const char *const *queues, size_t n)
         if (w->given.queues[w->given.queues_count] == NULL) return false;
     }
     return pgw__worker_flush_init(w) && pgw__worker_heartbeat_init(w) &&
-           pgw__worker_why_init(w, n) && pgw__report_init(w) && pgw__wake_open(&w->shared.wake);
+           pgw__worker_why_init(w, n) && pgw__report_init(w) && pgw__wake_open(&w->shared.wake) &&
+           pthread_cond_init(&w->progress.answered, NULL) == 0;
 }
 
 /* Copies the caller's struct, which may have fewer fields. */

@@ -117,7 +117,10 @@ void pgw__worker_drop(pgw_task *t)
     pgw__wake_close(&t->wake);
     pgw__mem_free(t->output);
     pgw__mem_free(t->error);
-    t->output = t->error = NULL;
+    pgw__mem_free(t->progress);
+    pgw_batch_free(t->before);
+    t->output = t->error = t->progress = NULL;
+    t->before = NULL;
     pgw__taskset_put(t->worker, t->taskset);
 }
 
@@ -237,6 +240,7 @@ void pgw__worker_source_free(pgw_worker *w)
     pgw__mem_free(w->report.running);
     pgw__mem_free(w->report.counts);
     pgw__wake_close(&w->shared.wake);
+    pthread_cond_destroy(&w->progress.answered);
     pgw_conf_free(w->given.conf);
     pgw__mem_free(w);
 }

@@ -121,6 +121,13 @@ struct pgw_task {
     pgw_verdict verdict;
     int64_t delay_ms; /* -1: not set */
     char *output, *error;
+    /* With the lock held: what the handler reported and the server does not know yet. */
+    char *progress;
+    unsigned progress_n;         /* how often it has reported */
+    int64_t progress_at;         /* when it was last sent */
+    bool asks;                   /* the handler waits for the heartbeat to read `before`, ... */
+    pgw_status answer;           /* ... which ended so */
+    pgw_batch *before;           /* what was stored of this job; NULL: nothing, or not read */
     bool doubt;                  /* sent before, and the answer was lost */
     int refusals;                /* how often the server answered its report with an error, */
     int stalls;                  /* and with one that should have been over the next time */
@@ -325,6 +332,14 @@ struct pgw_worker {
         pgw_task *quarantined; /* a job that may have killed its last worker: see worker_pool.c */
         int64_t hold_until;    /* no claim before, for its sake */
     } shared;
+
+    /* Guarded by the lock: what handlers reported of their jobs. */
+    struct {
+        bool waits; /* some of it is not sent */
+        int64_t sent_at;
+        int asks; /* handlers that wait for `answered` */
+        pthread_cond_t answered;
+    } progress;
 
     /* Of the heartbeat, or the main loop without one; `tallies` and `lease_ms` under the lock. */
     struct {
