@@ -154,11 +154,11 @@ PGW_API pgw_status pgw_task_set_output(pgw_task *task, const char *json);
  * - PGW_OK
  * - PGW_EINVAL: NULL, not JSON, or too long
  * - PGW_ENOMEM
- * @note pgw_job_progress() of a listed job, `pgwork show` and `pgwork ls` show it. It stays when
- * the job is requeued. The last report is sent before any verdict except PGW_VERDICT_DONE and
- *   PGW_VERDICT_SETTLED. It may be missing after a crash or a lost lease: resume from any earlier
- *   one, too.
- * @note With `worker.concurrency` 0 it is sent only then.
+ * @note pgw_job_progress() of a listed job, `pgwork show` and `pgwork ls` show it. It stays if the
+ *   job is requeued. The last report is sent before any verdict except PGW_VERDICT_DONE and
+ *   PGW_VERDICT_SETTLED. It may be missing after a crash or a lost lease. So be ready to resume
+ *   from an earlier one.
+ * @note With `worker.concurrency` 0 it is sent only before such a verdict.
  *
  *     static pgw_verdict encode(pgw_task *task, void *arg)
  *     {
