@@ -197,7 +197,7 @@ struct pgw_worker {
      * worker runs. */
     struct {
         pgw_conf *conf;
-        char **queues;
+        char **queues; /* twice, so that the list can begin with any of them */
         size_t queues_count;
         pgw__kind rest;    /* of kinds that are not among these ... */
         pgw__kind **kinds; /* ... sorted by name */
@@ -207,7 +207,7 @@ struct pgw_worker {
         int concurrency, prefetch, batch, flush_jobs;
         int64_t lease_ms, timeout_ms, flush_ms, stop_ms, call_ms, connect_ms, poll_ms, max_jobs;
         size_t output_max;
-        bool drain, notify;
+        bool drain, notify, fair;
         pgw__log log, user_log; /* log calls user_log under log_lock */
         pthread_mutex_t log_lock;
     } given;
@@ -238,6 +238,7 @@ struct pgw_worker {
         unsigned char *why;             /* for each queue: the last logged reason for no jobs */
         int64_t why_at;                 /* that is looked at from then on; INT64_MAX: never */
         uint64_t seen;                  /* queues that a job came from, a bit each */
+        size_t turn;                    /* the queue whose turn it is, if they take turns */
         pgw__backoff trouble, poll, registering;
         pgw__log_told told; /* of trouble */
         pgw_status fatal;

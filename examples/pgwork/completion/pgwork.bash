@@ -78,9 +78,9 @@ _pgwork() {
     enqueue) own="-f --file -0 --null -J --json-lines -F --full --member --empty -b --body -k --kind -p --priority
         --delay --run-at --max-attempts --lease -t --tag --key --key-scope --key-policy --key-replace --key-period --group
         --expires --ttl --meta --op" ;;
-    work) own="-j --jobs -n --max --once --until-empty --lease --timeout --grace --pass --later --hold --kind --kind-jobs
+    work) own="-j --jobs -n --max --once --until-empty --fair --lease --timeout --grace --pass --later --hold --kind --kind-jobs
         --kind-timeout -k --keep-output -b --body --literal --holder --" ;;
-    claim) own="-n --max --lease --wait --holder" ;;
+    claim) own="-n --max --lease --wait --in-order --holder" ;;
     complete) own="--output" ;;
     fail) own="-e --error --retry --dead" ;;
     extend) own="--lease" ;;
