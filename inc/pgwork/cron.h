@@ -50,8 +50,9 @@ typedef struct pgw_cron_opts {
                           * MET, MST or WET, abbreviations to the server, without summer time: Europe/Berlin for example */
     const char *queue;   /* a tick is a job in this queue; NULL: a node holds it */
     const pgw_job_spec *job;  /* the job, or kind, payload and body for the node; NULL: none. Not for it: run_at_us,
-                          * delay_ms, group, expires_us (it has ttl_ms), meta, op. The key's scope is PGW_KEY_SCOPE_UNFINISHED, its policy PGW_KEY_POLICY_SKIP: with a key,
-                          * no tick adds a job while that of another is unfinished. Up to 30 tags */
+                          * delay_ms, expires_us (it has ttl_ms), meta, op. With a key, whose scope is PGW_KEY_SCOPE_UNFINISHED and whose
+                          * policy is PGW_KEY_POLICY_SKIP, no tick adds a job while that of another is unfinished. With a group, which needs
+                          * a queue, the jobs run one after the other. Up to 30 tags */
     pgw_misfire misfire;
     int misfire_max;     /* 1 .. 1000 */
     int64_t grace_ms;    /* up to a day: a tick that is later counts as missed; at least 1000 with
@@ -215,6 +216,7 @@ typedef struct pgw_cron_info {
     const char *error;          /* why it does not run (a zone that no longer exists, a drained queue), or that a tick
                                  * was dropped and none has succeeded since; or NULL */
     int64_t error_us;
+    const char *group;          /* of its jobs; or NULL */
 } pgw_cron_info;
 /* clang-format on */
 /**

@@ -101,7 +101,7 @@ _pgwork() {
         verbs="list add apply rm pause resume rename run next tick claim finish extend release" queue=
         case $verb in
         add) own="-z --tz -Q --queue -k --kind --payload -p --priority --max-attempts --lease -t --tag --key
-            --misfire --misfire-max --grace --jitter --timeout --ttl" ;;
+            --misfire --misfire-max --grace --jitter --timeout --ttl --group" ;;
         next) own="-z --tz -n --count --after" ;;
         claim) own="--node" ;;
         release) own="--force" ;;
