@@ -285,7 +285,7 @@ BEGIN
                    unnest(coalesce(c.payloads, ARRAY[c.payload])) AS payload,
                    unnest(coalesce(c.created, ARRAY[c.created_at])) AS created_at
               FROM pgwork.claim_batch(queues, n, holder, lease_ms, done_ids, done_tokens, apart,
-                                         in_order) c) u;
+                                       in_order) c) u;
 END $$;
 
 COMMENT ON FUNCTION pgwork.token_number IS 'The fencing number in a token: grows with every claim of a job.';
