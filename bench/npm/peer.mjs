@@ -22,7 +22,8 @@ const peers = {
     async preset(batch) {
       const { Logger } = await load('graphile-worker')
       return { worker: { connectionString: url, concurrentJobs: 24, maxPoolSize: 25, logger: new Logger(() => quiet),
-        localQueue: { size: batch }, completeJobBatchDelay: 0, failJobBatchDelay: 0 } }
+        localQueue: { size: batch }, completeJobBatchDelay: 0, failJobBatchDelay: 0,
+        ...(+groups && { pollInterval: 50 }) } } // by default 2 s after a fetch that met locked queues only
     },
     async producer() {
       const { makeWorkerUtils } = await load('graphile-worker')
