@@ -67,9 +67,10 @@ gr_one() { # one group of limit 8, against a queue of its own
         gr_burn "$gr_q" "$gr_q" 8 1 '8 clients, batch 1, one group of limit 8'
     done
 }
-# gr_peers GROUPS: one job of a group at a time. Graphile Worker: named queues. pgboss: groupConcurrency 1; its page says that two fetches
-# at a time may exceed that. pgboss-fifo: its policy key_strict_fifo, which keeps the order, as named queues and our groups do. Jobs go round
-# the groups. GROUPS 0: jobs without. Ours: see peers.sh.
+# gr_peers GROUPS: one job of a group at a time; jobs go round the groups. GROUPS 0: jobs without. Graphile Worker: named queues. pgboss:
+# groupConcurrency 1, which it counts without a lock, so that two fetches at a time may exceed it. pgboss-fifo: its policy key_strict_fifo,
+# which keeps the order, as named queues and our groups do. Graphile polls every 50 ms, pg-boss at its shortest, half a second. Ours: see
+# peers.sh.
 gr_peers() {
     gr_jobs=$((smoke ? 800 : seconds * 16000)) gr_measure="no-op jobs of $1 groups of limit 1, batch 100"
     if [ "$1" = 0 ]; then gr_measure='no-op jobs without groups, batch 100'; fi
