@@ -20,6 +20,7 @@
 #define PGW__LEASE_MIN_MS   100
 #define PGW__LEASE_MAX_MS   86400000
 #define PGW__REASON_MAX     1000
+#define PGW__PROGRESS_MAX   65536
 #define PGW__TIMEOUT_MAX_MS INT64_C(2592000000)   /* of a job: 30 days */
 #define PGW__DELAY_MAX_MS   INT64_C(315360000000) /* ten years */
 #define PGW__PERIOD_MAX_MS  INT64_C(31536000000)  /* a year */
@@ -48,7 +49,8 @@ pgw_status pgw__check_limit(pgw *h, const char *argument, int64_t limit);
 /* How long to wait: 0 .. most ms, or PGW_UNLIMITED. */
 pgw_status pgw__check_wait(pgw *h, const char *argument, int64_t ms, int64_t most);
 pgw_status pgw__check_lease(pgw *h, const char *argument, int64_t lease_ms); /* or PGW_DEFAULT */
-pgw_status pgw__check_attempts(pgw *h, const char *argument, int attempts);  /* so, too */
+/* Or PGW_DEFAULT, or PGW_UNLIMITED. */
+pgw_status pgw__check_attempts(pgw *h, const char *argument, int attempts);
 pgw_status pgw__check_json(pgw *h, const char *argument, const char *json,
                            size_t max); /* max: PGW_ELIMIT above */
 

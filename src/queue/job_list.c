@@ -1,12 +1,12 @@
-/* job_list: functions for operators: list jobs, move delayed ones, redrive or purge dead letters.
- */
+/* job_list: functions for operators: list jobs and attempts, move delayed ones, redrive or purge
+ * dead letters. */
 #include "queue/job.h"
 
 #include "base/name.h"
 #include "call/ask.h"
 #include "call/check.h"
 
-#define LOOK_MAX      100000
+#define LIST_MAX      100000
 #define LIST_TEXT_MAX 1000 /* of a filter */
 
 const pgw__job_column pgw__job_listed[] = {
@@ -15,13 +15,13 @@ const pgw__job_column pgw__job_listed[] = {
     PGW__JOB_LEASE_UNTIL, PGW__JOB_RUN_AT,  PGW__JOB_CREATED,      PGW__JOB_FINISHED,
     PGW__JOB_ERROR,       PGW__JOB_KEY,     PGW__JOB_TAGS,         PGW__JOB_PAYLOAD,
     PGW__JOB_BODY_BYTES,  PGW__JOB_OUTPUT,  PGW__JOB_GROUP,        PGW__JOB_EXPIRES,
-    PGW__JOB_META,        PGW__JOB_HIDDEN,  PGW__JOB_END,
+    PGW__JOB_META,        PGW__JOB_HIDDEN,  PGW__JOB_PROGRESS,     PGW__JOB_END,
 };
 
 typedef struct list_ctx {
     int (*fn)(const pgw_job *job, void *arg);
     void *arg;
-    int64_t *go_on; /* of a search: NULL: nobody asks */
+    int64_t *go_on; /* of a search; NULL: not wanted */
 } list_ctx;
 
 /* One at a time: the rows take memory enough. */
@@ -69,7 +69,7 @@ pgw_status pgw_jobs_each(pgw *h, const pgw_jobs_opts *opts,
     if (st == PGW_OK) st = list_check_kind(h, "opts->kind", o.kind);
     if (st == PGW_OK) st = pgw__check_int(h, "opts->id", o.id, 0, INT64_MAX);
     if (st == PGW_OK) st = pgw__check_int(h, "opts->after_id", o.after_id, 0, INT64_MAX);
-    if (st == PGW_OK) st = pgw__check_int(h, "opts->limit", o.limit, 1, LOOK_MAX);
+    if (st == PGW_OK) st = pgw__check_int(h, "opts->limit", o.limit, 1, LIST_MAX);
     if (st != PGW_OK) return st;
     {
         const char *state = o.state != PGW_STATE_ANY ? pgw_state_name(o.state) : NULL;
@@ -89,6 +89,57 @@ pgw_status pgw_jobs_each(pgw *h, const pgw_jobs_opts *opts,
             .ctx = &ctx,
             .ctx_size = sizeof(ctx),
         };
+
+        return pgw__pq_call(h, &call);
+    }
+}
+
+/* ---- attempts ---- */
+
+typedef struct attempts_ctx {
+    int (*fn)(const pgw_attempt_info *attempt, void *arg);
+    void *arg;
+} attempts_ctx;
+
+static pgw_status attempts_read(pgw *h, const pgw__rows *rows, void *ctx)
+{
+    const attempts_ctx *each = ctx;
+    const int count = pgw__rows_count(rows);
+    int row, stop = 0;
+
+    (void)h;
+    for (row = 0; row < count && stop == 0; row++) {
+        const pgw_attempt_info a = {sizeof(a),
+                                    (int)pgw__rows_int(rows, row, 0),
+                                    pgw__rows_time_us(rows, row, 1),
+                                    pgw__rows_text(rows, row, 2, NULL),
+                                    pgw__rows_text(rows, row, 3, NULL),
+                                    pgw__rows_text(rows, row, 4, NULL)};
+
+        stop = each->fn(&a, each->arg);
+    }
+    return count > 0 ? PGW_OK : PGW_OUTCOME_EMPTY;
+}
+
+pgw_status pgw_attempts_each(pgw *h, const pgw_attempts_opts *opts,
+                             int (*fn)(const pgw_attempt_info *attempt, void *arg), void *arg)
+{
+    const attempts_ctx ctx = {fn, arg};
+    pgw_attempts_opts o = PGW_ATTEMPTS_OPTS_INIT;
+    pgw_status st;
+
+    if (fn == NULL) return pgw__check_given(h, "fn", NULL);
+    st = pgw__check_opts(h, "opts", &o, sizeof(o), opts);
+    if (st == PGW_OK && o.queue != NULL) st = pgw__check_queue(h, o.queue);
+    if (st == PGW_OK) st = pgw__check_int(h, "opts->id", o.id, 1, INT64_MAX);
+    if (st != PGW_OK) return st;
+    {
+        const pgw__param params[] = {P_TEXT(o.queue), P_INT8(o.id), P_END};
+        const pgw__call call = {.sql = PGW__SQL_JOB_ATTEMPTS,
+                                .params = params,
+                                .read = attempts_read,
+                                .ctx = &ctx,
+                                .ctx_size = sizeof(ctx)};
 
         return pgw__pq_call(h, &call);
     }
@@ -129,7 +180,7 @@ pgw_status pgw_search(pgw *h, const pgw_search_opts *opts, int (*fn)(const pgw_j
     st = pgw__check_opts(h, "opts", &o, sizeof(o), opts);
     if (st == PGW_OK) st = pgw__check_filter(h, &f, o.filter);
     if (st == PGW_OK) st = pgw__check_int(h, "opts->after_id", o.after_id, 0, INT64_MAX);
-    if (st == PGW_OK) st = pgw__check_int(h, "opts->limit", o.limit, 1, LOOK_MAX);
+    if (st == PGW_OK) st = pgw__check_int(h, "opts->limit", o.limit, 1, LIST_MAX);
     if (go_on != NULL) *go_on = PGW_NONE; /* it may lie in the options */
     if (st != PGW_OK) return st;
     {

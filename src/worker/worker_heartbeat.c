@@ -15,6 +15,7 @@
 #include "base/name.h"
 #include "base/status.h"
 #include "handle/handle.h"
+#include "worker/worker_progress.h"
 #include "worker/worker_report.h"
 
 #define HEARTBEAT_MAX_SLEEP_MS 1000 /* by a clock that may stop while the machine sleeps */
@@ -36,12 +37,12 @@ bool pgw__worker_heartbeat_init(pgw_worker *w)
 
 void pgw__worker_heartbeat_retry(pgw_worker *w)
 {
-    pthread_mutex_lock(&w->lock);
+    pthread_mutex_lock(&w->pool->lock);
     if (w->extension.away) {
         w->extension.rest_until = w->shared.heartbeat_at = 0;
         pgw__worker_heartbeat_wake(w);
     }
-    pthread_mutex_unlock(&w->lock);
+    pthread_mutex_unlock(&w->pool->lock);
 }
 
 /* With the lock held. Jobs claimed without a heartbeat session are lost when their lease ends: the
@@ -82,7 +83,7 @@ static bool heartbeat_tell(pgw_task *t, int64_t now, int64_t *next)
     return true;
 }
 
-/* The same, and is it to be extended in a beat at `now`? */
+/* The same, and whether a heartbeat at `now` must extend the lease. */
 static bool heartbeat_wants(pgw_task *t, int64_t now, int64_t *next)
 {
     const int64_t late = atomic_load(&t->safe_until) - t->lease_ms / 3;
@@ -232,13 +233,13 @@ static int64_t heartbeat_wait(pgw_worker *w, pgw *h, int64_t next)
     fd.events = (short)(((events & PGW_EVENT_READ) != 0 ? POLLIN : 0) |
                         ((events & PGW_EVENT_WRITE) != 0 ? POLLOUT : 0));
     poll(&fd, 1, left_ms < INT_MAX ? (int)left_ms : INT_MAX);
-    pthread_mutex_lock(&w->lock);
+    pthread_mutex_lock(&w->pool->lock);
     next = heartbeat_tell_all(w);
-    pthread_mutex_unlock(&w->lock);
+    pthread_mutex_unlock(&w->pool->lock);
     return next;
 }
 
-/* Sees a call through that was armed, unless it failed at once. */
+/* Waits for the end of a call that was armed, unless it failed at once. */
 static pgw_status heartbeat_finish(pgw_worker *w, pgw *h, pgw_status st, const pgw_status *answer)
 {
     int64_t next = 0;
@@ -297,7 +298,7 @@ static pgw_status heartbeat_send(pgw_worker *w, pgw *h, size_t from, size_t n)
     for (i = from; i < from + n; i++) {
         /* PGW_ENOTFOUND: the queue was dropped, and the jobs with it */
         if (st < 0 && st != PGW_ELEASE && st != PGW_ELOCKED) b->refs[i].outcome = st;
-        /* nothing was said of any job: the call as a whole met a lock */
+        /* the answer is about no job: the call as a whole waited for a lock */
         if (st == PGW_ELOCKED && b->refs[i].outcome == PGW_EUNKNOWN) b->refs[i].outcome = st;
     }
     return st == PGW_ELEASE || st == PGW_ELOCKED ? PGW_OK : st;
@@ -482,12 +483,12 @@ int64_t pgw__worker_extend(pgw_worker *w, pgw *h)
         if (pgw__clock_ms() < rest) return next < rest ? next : rest;
     }
     next = heartbeat_collect(w);
-    /* A session of its own is looked for before it is needed, and by itself: that may take longer
-     * than a lease, and is not to be cut short because one of many ends. */
+    /* The heartbeat opens its session before it needs it, as a step of its own, which may take
+     * longer than a lease and must not be cut short because one of many leases ends. */
     away = h != w->loop.h && pgw__pq_check_session(h) != PGW_OK;
     heartbeat_is_away(w, away);
     if (b->count == 0 && !away) return next;
-    pthread_mutex_unlock(&w->lock);
+    pthread_mutex_unlock(&w->pool->lock);
     epoch = pgw__pq_epoch(h);
     what = b->count > 0 ? "leases not extended" : "no claims: the heartbeat has no session";
     for (size_t i = 0; away && i < b->count; i++) b->refs[i].outcome = PGW_ECONN;
@@ -501,7 +502,7 @@ int64_t pgw__worker_extend(pgw_worker *w, pgw *h)
         PGW__LOG(&w->given.log, news ? PGW_LOG_WARN : PGW_LOG_DEBUG, "worker", "%s: %s", what,
                  diagnostics);
     }
-    pthread_mutex_lock(&w->lock);
+    pthread_mutex_lock(&w->pool->lock);
     heartbeat_apply(w);
     if (st < 0) {
         heartbeat_failed(w, h, st, what, diagnostics);
@@ -528,7 +529,7 @@ static void heartbeat_sleep(pgw_worker *w)
 
     heartbeat_heed_cancels(w); /* heard while the server answered something else */
     if (pgw__clock_ms() >= w->shared.heartbeat_at) return;
-    pthread_mutex_unlock(&w->lock);
+    pthread_mutex_unlock(&w->pool->lock);
     poll(fds, 2, left_ms < HEARTBEAT_MAX_SLEEP_MS ? (int)left_ms : HEARTBEAT_MAX_SLEEP_MS);
     pgw__wake_drain(&b->wake);
     lost = there && pgw__pq_check_session(h) != PGW_OK;
@@ -538,7 +539,7 @@ static void heartbeat_sleep(pgw_worker *w)
                  "the connection that extends leases was lost; next try in %lld ms",
                  (long long)pause);
     }
-    pthread_mutex_lock(&w->lock);
+    pthread_mutex_lock(&w->pool->lock);
     if (!lost) {
         heartbeat_heed_cancels(w);
         return;
@@ -552,14 +553,16 @@ static void *heartbeat_thread(void *arg)
 {
     pgw_worker *w = arg;
 
-    pthread_mutex_lock(&w->lock);
+    pthread_mutex_lock(&w->pool->lock);
     while (!w->shared.heartbeat_ends) {
         w->shared.heartbeat_at = pgw__worker_extend(w, w->heartbeat.h);
+        if (w->progress.asks > 0) pgw__progress_answer_all(w, w->heartbeat.h);
+        w->shared.heartbeat_at = pgw__progress_if_due(w, w->heartbeat.h, w->shared.heartbeat_at);
         w->shared.heartbeat_at = pgw__report_if_due(w, w->heartbeat.h, w->shared.heartbeat_at);
         while (!w->shared.heartbeat_ends && pgw__clock_ms() < w->shared.heartbeat_at)
             heartbeat_sleep(w);
     }
-    pthread_mutex_unlock(&w->lock);
+    pthread_mutex_unlock(&w->pool->lock);
     return NULL;
 }
 
@@ -577,10 +580,11 @@ pgw_status pgw__worker_heartbeat_start(pgw_worker *w)
 
 void pgw__worker_heartbeat_end(pgw_worker *w)
 {
-    pthread_mutex_lock(&w->lock);
+    pthread_mutex_lock(&w->pool->lock);
     w->shared.heartbeat_ends = true;
+    pthread_cond_broadcast(&w->progress.answered);
     pgw__worker_heartbeat_wake(w);
-    pthread_mutex_unlock(&w->lock);
+    pthread_mutex_unlock(&w->pool->lock);
     if (w->heartbeat.started) {
         pgw_stop_notify(w->heartbeat.stop); /* twice: a statement under way is cancelled, too */
         pgw_stop_notify(w->heartbeat.stop);
