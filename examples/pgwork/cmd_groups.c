@@ -121,7 +121,7 @@ static int groups_set(cli *c, int argc, char **argv)
     for (int i = 0; retry != NULL && i < 3; i++)
         if (strcmp(retry, groups_retries[i]) == 0) g.retry = (pgw_group_retry)i;
     if (retry != NULL && g.retry == PGW_GROUP_RETRY_DEFAULT)
-        return cli_fail(CLI_USAGE, NULL, "%s: --retry is \"%s\": allowed is hold, pass or block",
+        return cli_fail(CLI_USAGE, NULL, "%s: --retry is \"%s\": expected hold, pass or block",
                         c->command, retry);
     if ((code = cli_open(c, false)) != CLI_DONE) return code;
     return pgw_group_set(c->h, a.at[0], a.count > 1 ? a.at[1] : NULL, &g) < 0 ? cli_fail_at(c->h)

@@ -322,7 +322,7 @@ static void refuse_no_more(void)
     kit_do(a, "DROP FUNCTION public.refuse() CASCADE");
 }
 
-void test_a_job_that_no_claim_can_return_is_put_aside_and_brought_back(void)
+void test_a_job_that_no_claim_can_return_is_set_aside_and_requeued(void)
 {
     fill(3);
     kit_do(a, "SELECT pgwork.enqueue('q', '\"bad\"')");
