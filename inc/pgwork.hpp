@@ -365,6 +365,11 @@ public:
         if (retry) opts.retry_ms = retry->count();
         return accepted(pgw_fail(get(), queue_of(j), &ref, 1, &opts));
     }
+    bool progress(const job &j, std::string_view json)
+    {
+        pgw_ref ref = j.ref();
+        return accepted(pgw_progress(get(), queue_of(j), &ref, std::string(json).c_str()));
+    }
     bool snooze(const job &j, milliseconds delay)
     {
         pgw_ref ref = j.ref();
@@ -1025,6 +1030,17 @@ public:
     void output(std::string_view json)
     {
         detail::check(pgw_task_set_output(task_, std::string(json).c_str()));
+    }
+    void progress(std::string_view json)
+    {
+        detail::check(pgw_task_progress(task_, std::string(json).c_str()));
+    }
+    /** What was stored last, also by an earlier attempt. */
+    std::optional<std::string> last_progress()
+    {
+        const char *json;
+        detail::check(pgw_task_last_progress(task_, &json));
+        return json ? std::optional<std::string>(json) : std::nullopt;
     }
     void delay(milliseconds d) noexcept { pgw_task_set_delay(task_, d.count()); }
     pgw_task *get() const noexcept { return task_; }

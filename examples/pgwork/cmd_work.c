@@ -604,7 +604,7 @@ int cmd_work(cli *c, int argc, char **argv)
                  "job. {{name}} becomes {name}. A job whose payload lacks the member becomes a\n"
                  "dead letter at its first attempt. COMMAND reads the payload on stdin.\n"
                  "PGWORK_JOB_ID, PGWORK_ATTEMPT, PGWORK_MAX_ATTEMPTS, PGWORK_QUEUE, PGWORK_KIND\n"
-                 "and PGWORK_TOKEN are set.",
+                 "and PGWORK_TOKEN are set; `pgwork progress JSON` reads them.",
         .more = "The exit code of COMMAND decides what happens to the job:\n"
                 "\n"
                 "  0        the job is done\n"

@@ -145,6 +145,47 @@ PGW_API int pgw_task_fd(pgw_task *task);
  */
 PGW_API pgw_status pgw_task_set_output(pgw_task *task, const char *json);
 /**
+ * Reports how far the job is. The worker's heartbeat sends it, together with those of other jobs,
+ * within about a second. The call does not wait. Only the last report is kept.
+ *
+ * @param task  the task
+ * @param json  JSON text of up to 64 KB, copied
+ * @returns
+ * - PGW_OK
+ * - PGW_EINVAL: NULL, not JSON, or too long
+ * - PGW_ENOMEM
+ * @note pgw_job_progress() of a listed job, `pgwork show` and `pgwork ls` show it. It stays when
+ * the job is requeued. The last report is sent before any verdict except PGW_VERDICT_DONE and
+ *   PGW_VERDICT_SETTLED. It may be missing after a crash or a lost lease: resume from any earlier
+ *   one, too.
+ * @note With `worker.concurrency` 0 it is sent only then.
+ *
+ *     static pgw_verdict encode(pgw_task *task, void *arg)
+ *     {
+ *         const char *before;
+ *         (void)arg;
+ *         if (pgw_task_last_progress(task, &before) != PGW_OK) return PGW_VERDICT_RELEASE;
+ *         work(before != NULL ? before : "from the beginning");
+ *         pgw_task_progress(task, "{\"frame\": 1200}");
+ *         return PGW_VERDICT_RETRY;
+ *     }
+ */
+PGW_API pgw_status pgw_task_progress(pgw_task *task, const char *json);
+/**
+ * Reads what was stored last of the progress of this job, also by an earlier attempt.
+ *
+ * @param task  the task
+ * @param json  takes JSON text, borrowed as long as the task; NULL: nothing was stored
+ * @returns
+ * - PGW_OK
+ * - PGW_ECONN: the heartbeat has no session now
+ * - PGW_ECANCELED: the worker has ended
+ * - PGW_EINVAL: @p json is NULL; or another error of any verb
+ * @note The heartbeat asks the server, so the call waits for its answer. It is the only function of
+ *   a task that waits.
+ */
+PGW_API pgw_status pgw_task_last_progress(pgw_task *task, const char **json);
+/**
  * Sets why the job failed.
  *
  * @param task   the task

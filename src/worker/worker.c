@@ -87,7 +87,8 @@ static bool worker_init_lock(pthread_mutex_t *lock)
 static bool worker_init_locks(pgw_worker *w)
 {
     return pthread_cond_init(&w->work, NULL) == 0 && pthread_cond_init(&w->left, NULL) == 0 &&
-           worker_init_lock(&w->lock) && pthread_mutex_init(&w->given.log_lock, NULL) == 0;
+           pthread_cond_init(&w->progress.answered, NULL) == 0 && worker_init_lock(&w->lock) &&
+           pthread_mutex_init(&w->given.log_lock, NULL) == 0;
 }
 
 static bool worker_allocate(pgw_worker *w, const char *const *queues, size_t n)

@@ -12,6 +12,7 @@
 #include "base/mem.h"
 #include "base/status.h"
 #include "call/check.h"
+#include "worker/worker_progress.h"
 #include "worker/worker_report.h"
 
 #define FLUSH_MAX     10000 /* of one call */
@@ -223,6 +224,8 @@ static pgw_status flush_call(pgw_worker *w, size_t from, size_t n)
 {
     pgw_status st = flush_limit(w, from, n);
 
+    if (st == PGW_OK && w->flush.out[from]->verdict != PGW_VERDICT_DONE)
+        pgw__progress_before(w, w->flush.out + from, n);
     flush_name(w, from, n);
     if (st == PGW_OK) st = flush_send(w, from, n);
     if (st == PGW_EINVAL) return st; /* it may be the output's fault */

@@ -15,6 +15,7 @@
 #include "base/name.h"
 #include "base/status.h"
 #include "handle/handle.h"
+#include "worker/worker_progress.h"
 #include "worker/worker_report.h"
 
 #define HEARTBEAT_MAX_SLEEP_MS 1000 /* by a clock that may stop while the machine sleeps */
@@ -555,6 +556,8 @@ static void *heartbeat_thread(void *arg)
     pthread_mutex_lock(&w->lock);
     while (!w->shared.heartbeat_ends) {
         w->shared.heartbeat_at = pgw__worker_extend(w, w->heartbeat.h);
+        if (w->progress.asks > 0) pgw__progress_answer_all(w, w->heartbeat.h);
+        w->shared.heartbeat_at = pgw__progress_if_due(w, w->heartbeat.h, w->shared.heartbeat_at);
         w->shared.heartbeat_at = pgw__report_if_due(w, w->heartbeat.h, w->shared.heartbeat_at);
         while (!w->shared.heartbeat_ends && pgw__clock_ms() < w->shared.heartbeat_at)
             heartbeat_sleep(w);
@@ -579,6 +582,7 @@ void pgw__worker_heartbeat_end(pgw_worker *w)
 {
     pthread_mutex_lock(&w->lock);
     w->shared.heartbeat_ends = true;
+    pthread_cond_broadcast(&w->progress.answered);
     pgw__worker_heartbeat_wake(w);
     pthread_mutex_unlock(&w->lock);
     if (w->heartbeat.started) {

@@ -116,7 +116,10 @@ void pgw__worker_drop(pgw_task *t)
     pgw__wake_close(&t->wake);
     pgw__mem_free(t->output);
     pgw__mem_free(t->error);
-    t->output = t->error = NULL;
+    pgw__mem_free(t->progress);
+    pgw_batch_free(t->before);
+    t->output = t->error = t->progress = NULL;
+    t->before = NULL;
     pgw__taskset_put(t->worker, t->taskset);
 }
 
@@ -229,6 +232,7 @@ void pgw__worker_destroy(pgw_worker *w)
     pgw__wake_close(&w->shared.wake);
     pthread_cond_destroy(&w->work);
     pthread_cond_destroy(&w->left);
+    pthread_cond_destroy(&w->progress.answered);
     pthread_mutex_destroy(&w->lock);
     pthread_mutex_destroy(&w->given.log_lock);
     pgw_conf_free(w->given.conf);

@@ -116,6 +116,13 @@ struct pgw_task {
     pgw_verdict verdict;
     int64_t delay_ms; /* -1: not set */
     char *output, *error;
+    /* With the lock held: what the handler reported and the server does not know yet. */
+    char *progress;
+    unsigned progress_n;         /* how often it has reported */
+    int64_t progress_at;         /* when it was last sent */
+    bool asks;                   /* the handler waits for the heartbeat to read `before`, ... */
+    pgw_status answer;           /* ... which ended so */
+    pgw_batch *before;           /* what was stored of this job; NULL: nothing, or not read */
     bool doubt;                  /* sent before, and the answer was lost */
     int refusals;                /* how often the server answered its report with an error, */
     int stalls;                  /* and with one that should have been over the next time */
@@ -290,6 +297,14 @@ struct pgw_worker {
         pgw__handler_thread *handlers;
         size_t handlers_count;
     } shared;
+
+    /* Guarded by `lock`: what handlers reported of their jobs. */
+    struct {
+        bool waits; /* some of it is not sent */
+        int64_t sent_at;
+        int asks; /* handlers that wait for `answered` */
+        pthread_cond_t answered;
+    } progress;
 
     /* Of the heartbeat, or the main loop without one; `tallies` and `lease_ms` under `lock`. */
     struct {
