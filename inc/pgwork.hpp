@@ -1025,6 +1025,8 @@ class task {
 public:
     explicit task(pgw_task *t) noexcept : task_(t) {}
     pgwork::job job() const noexcept { return pgwork::job(pgw_task_job(task_)); }
+    /** 0: the database of the worker's constructor; 1: the first one added; and so on. */
+    std::size_t source() const noexcept { return pgw_task_source(task_); }
     int signals() const noexcept { return pgw_task_signals(task_); }
     bool lost() const noexcept { return (signals() & PGW_SIGNAL_LOST) != 0; }
     void output(std::string_view json)
@@ -1072,6 +1074,12 @@ public:
             pgw_worker_handle(get(), kind.c_str(), call, keep(std::move(fn)), opts);
         if (st < 0) throw error(st, pgw_worker_error(get()));
     }
+    /** Claims from one more database, as pgw_worker_add_source() does. */
+    void add_source(const conf &c)
+    {
+        const pgw_status st = pgw_worker_add_source(get(), c.get());
+        if (st < 0) throw error(st, pgw_worker_error(get()));
+    }
     /** Works until stopped, or until worker.until_empty or worker.max_jobs ends it. */
     void run(stop &s)
     {
@@ -1084,6 +1092,13 @@ public:
     {
         pgw_worker_stats s = PGW_WORKER_STATS_INIT;
         pgw_worker_get_stats(get(), &s);
+        return s;
+    }
+    /** Of one database. */
+    pgw_worker_stats stats(std::size_t source) const noexcept
+    {
+        pgw_worker_stats s = PGW_WORKER_STATS_INIT;
+        pgw_worker_get_source_stats(get(), source, &s);
         return s;
     }
     pgw_worker *get() const noexcept { return worker_.get(); }

@@ -479,7 +479,7 @@ static void flush_settle(pgw_worker *w, size_t n)
     for (i = 0; i < n; i++) /* not under the lock: the program's callback takes its time */
         if (w->flush.refs[i].outcome == PGW_OK && flush_is_failure(w->flush.out[i]))
             flush_tell_failure(w, w->flush.out[i]);
-    pthread_mutex_lock(&w->lock);
+    pthread_mutex_lock(&w->pool->lock);
     w->shared.telling = 0;
     for (i = 0; i < n; i++) {
         pgw_task *t = w->flush.out[i];
@@ -503,8 +503,8 @@ static void flush_settle(pgw_worker *w, size_t n)
         }
     }
     if (w->shared.quarantined != NULL)
-        pthread_cond_broadcast(&w->work); /* it may have waited for this */
-    pthread_mutex_unlock(&w->lock);
+        pthread_cond_broadcast(&w->pool->work); /* it may have waited for this */
+    pthread_mutex_unlock(&w->pool->lock);
 }
 
 static size_t flush_take(pgw_worker *w, bool all)
@@ -513,7 +513,7 @@ static size_t flush_take(pgw_worker *w, bool all)
     size_t n = 0, i;
     int left;
 
-    pthread_mutex_lock(&w->lock);
+    pthread_mutex_lock(&w->pool->lock);
     w->shared.due_at = INT64_MAX;
     for (left = w->shared.done.count; left > 0; left--) {
         pgw_task *t = pgw__list_pop(&w->shared.done);
@@ -527,7 +527,7 @@ static size_t flush_take(pgw_worker *w, bool all)
         }
     }
     w->shared.telling = (int)n;
-    pthread_mutex_unlock(&w->lock);
+    pthread_mutex_unlock(&w->pool->lock);
 
     flush_sort(w->flush.out, n);
     for (i = 0; i < n; i++) w->flush.outputs[i] = w->flush.out[i]->output;

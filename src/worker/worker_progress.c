@@ -40,7 +40,7 @@ pgw_status pgw_task_progress(pgw_task *task, const char *json)
     if (json == NULL || pgw__json_fault(json, PGW__PROGRESS_MAX, &at) != NULL) return PGW_EINVAL;
     copy = pgw__mem_dup(json);
     if (copy == NULL) return PGW_ENOMEM;
-    pthread_mutex_lock(&w->lock);
+    pthread_mutex_lock(&w->pool->lock);
     before = task->progress;
     task->progress = copy;
     task->progress_n++;
@@ -51,7 +51,7 @@ pgw_status pgw_task_progress(pgw_task *task, const char *json)
         if (due_at < w->shared.heartbeat_at) w->shared.heartbeat_at = due_at;
         pgw__worker_heartbeat_wake(w);
     }
-    pthread_mutex_unlock(&w->lock);
+    pthread_mutex_unlock(&w->pool->lock);
     pgw__mem_free(before);
     return PGW_OK;
 }
@@ -67,11 +67,11 @@ static void progress_answer(pgw_worker *w, pgw *h, pgw_task *t)
 
     t->taskset->open++; /* it stays in memory */
     if (pgw__pq_check_session(h) == PGW_OK) {
-        pthread_mutex_unlock(&w->lock);
+        pthread_mutex_unlock(&w->pool->lock);
         progress_limit(w, h);
         st = pgw_progress_read(h, pgw_job_queue(t->job), t->ref.id, &before);
         if (h == w->loop.h) pgw_set_timeout(h, PGW_DEFAULT);
-        pthread_mutex_lock(&w->lock);
+        pthread_mutex_lock(&w->pool->lock);
     }
     t->answer = st < 0 ? st : PGW_OK;
     t->before = before;
@@ -96,7 +96,8 @@ static void progress_ask(pgw_task *t)
     w->progress.asks++;
     w->shared.heartbeat_at = 0;
     pgw__worker_heartbeat_wake(w);
-    while (t->asks && !w->shared.heartbeat_ends) pthread_cond_wait(&w->progress.answered, &w->lock);
+    while (t->asks && !w->shared.heartbeat_ends)
+        pthread_cond_wait(&w->progress.answered, &w->pool->lock);
     if (!t->asks) return;
     t->asks = false; /* the worker ends, and no heartbeat is left */
     w->progress.asks--;
@@ -108,7 +109,7 @@ pgw_status pgw_task_last_progress(pgw_task *task, const char **json)
     pgw_worker *w = task->worker;
 
     if (json == NULL) return PGW_EINVAL;
-    pthread_mutex_lock(&w->lock);
+    pthread_mutex_lock(&w->pool->lock);
     if (task->before == NULL && w->given.concurrency > 0) progress_ask(task);
     if (task->before == NULL && w->given.concurrency == 0) {
         task->asks = true;
@@ -116,7 +117,7 @@ pgw_status pgw_task_last_progress(pgw_task *task, const char **json)
         progress_answer(w, w->loop.h, task);
     }
     *json = pgw_job_progress(pgw_batch_job(task->before, 0));
-    pthread_mutex_unlock(&w->lock);
+    pthread_mutex_unlock(&w->pool->lock);
     return task->answer;
 }
 
@@ -222,9 +223,9 @@ static void progress_send_queue(pgw_worker *w, pgw *h, const pgw__tally *queue)
     do {
         progress_collect(w, &lot, queue);
         if (lot.n == 0) return;
-        pthread_mutex_unlock(&w->lock);
+        pthread_mutex_unlock(&w->pool->lock);
         progress_send(w, h, &lot);
-        pthread_mutex_lock(&w->lock);
+        pthread_mutex_lock(&w->pool->lock);
         if (!progress_settle(&lot) || lot.n == PROGRESS_MAX) w->progress.waits = true;
         for (size_t i = 0; i < lot.n; i++) pgw__taskset_put(w, lot.tasks[i]->taskset);
     } while (lot.n == PROGRESS_MAX && pgw__clock_ms() < w->progress.sent_at + PROGRESS_CALL_MS);
@@ -250,13 +251,13 @@ void pgw__progress_before(pgw_worker *w, pgw_task *const *tasks, size_t n)
     for (size_t i = 0; i < n;) {
         progress_lot lot = {.n = 0};
 
-        pthread_mutex_lock(&w->lock);
+        pthread_mutex_lock(&w->pool->lock);
         for (; i < n && lot.n < PROGRESS_MAX; i++) progress_take(&lot, tasks[i]);
-        pthread_mutex_unlock(&w->lock);
+        pthread_mutex_unlock(&w->pool->lock);
         if (lot.n == 0) continue;
         progress_send(w, w->loop.h, &lot);
-        pthread_mutex_lock(&w->lock);
+        pthread_mutex_lock(&w->pool->lock);
         progress_settle(&lot);
-        pthread_mutex_unlock(&w->lock);
+        pthread_mutex_unlock(&w->pool->lock);
     }
 }
