@@ -126,7 +126,7 @@ CREATE FUNCTION pgwork._hint(queue text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN 'pgwork.claim_' || (hashtext(queue) & 63)::text;
 
 -- Reads the hint from the ledger. While `old` is valid, continues from it.
-CREATE FUNCTION pgwork._look(its_name text, now_ms bigint, old bigint[]) RETURNS bigint[] LANGUAGE plpgsql AS $$
+CREATE FUNCTION pgwork._renew_hint(its_name text, now_ms bigint, old bigint[]) RETURNS bigint[] LANGUAGE plpgsql AS $$
 DECLARE m CONSTANT pgwork.mark := (SELECT pgwork._mark(t.id) FROM pgwork.queue t WHERE t.name = its_name); rows record;
 BEGIN
     SELECT (array_agg(j.n))[1] AS n, min(j.pos) - 1 AS start, min(j.lane) AS lane,
@@ -186,10 +186,10 @@ BEGIN
                                                        ELSE pgwork._by_head(queues, in_order) END LOOP
         hint := nullif(current_setting(pgwork._hint(its_name), true), '')::bigint[];
         IF (hint[1] = hashtextextended(its_name, 0) AND now_ms BETWEEN hint[2] - 200 AND hint[2]) IS NOT TRUE THEN
-            hint := pgwork._look(its_name, now_ms, NULL);
+            hint := pgwork._renew_hint(its_name, now_ms, NULL);
             passed := NULL; -- jobs may have become ready before the claimed ones
         ELSIF now_ms >= hint[7] AND passed & 31 IS DISTINCT FROM 1 THEN
-            hint := pgwork._look(its_name, now_ms, hint);
+            hint := pgwork._renew_hint(its_name, now_ms, hint);
         END IF;
         FOREACH part IN ARRAY
             CASE WHEN hint[6] IS NULL AND hint[7] = now_ms + 10 THEN (ARRAY['admitted', 'quarantined'])[:1 + hint[3]]

@@ -73,7 +73,7 @@ BEGIN
 END $$;
 
 -- Requests that a gate is searched from its beginning.
-CREATE FUNCTION pgwork._look_at_gate(queue integer, gate text) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION pgwork._add_gate_event(queue integer, gate text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM pgwork._begin_event();
     INSERT INTO pgwork.gate_event (queue, gate, place) VALUES (queue, gate, -1);
@@ -396,7 +396,7 @@ BEGIN
     FOR one IN UPDATE pgwork.group_rule g SET held_until = NULL
                 WHERE g.ctid = ANY (ARRAY(SELECT t.ctid FROM pgwork.group_rule t WHERE t.held_until <= now_is
                                            LIMIT most FOR UPDATE SKIP LOCKED)) RETURNING g.queue, g.grp LOOP
-        PERFORM pgwork._look_at_gate(one.queue, one.grp);
+        PERFORM pgwork._add_gate_event(one.queue, one.grp);
     END LOOP;
     FOR one IN SELECT a.queue, a.id FROM pgwork.admitted_job a WHERE a.dead AND NOT EXISTS (
                    SELECT FROM pgwork.dead_job d WHERE d.queue = a.queue AND d.id = a.id) LIMIT most LOOP
@@ -474,7 +474,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE q pgwork.queue := pgwork._queue(queue);
 BEGIN
     PERFORM pgwork._check_range('most', coalesce(most, 1), 1, 10000, ', or NULL for no limit'),
-            pgwork._look_at_gate(q.id, '');
+            pgwork._add_gate_event(q.id, '');
     UPDATE pgwork.queue t SET group_terms = t.group_terms + 1, queue_limit = most WHERE t.id = q.id;
     IF NOT FOUND THEN PERFORM pgwork._queue(queue); END IF;
 END $$;
@@ -484,7 +484,7 @@ CREATE FUNCTION pgwork.group_reset(queue text, grp text) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE q pgwork.queue := pgwork._queue(queue);
 BEGIN
-    PERFORM pgwork._check_group(grp), pgwork._look_at_gate(q.id, grp);
+    PERFORM pgwork._check_group(grp), pgwork._add_gate_event(q.id, grp);
     UPDATE pgwork.queue t SET group_terms = t.group_terms + 1 WHERE t.id = q.id;
     DELETE FROM pgwork.group_rule r WHERE r.queue = q.id AND r.grp = group_reset.grp;
 END $$;
@@ -499,7 +499,7 @@ BEGIN
     PERFORM pgwork._check_group(grp), pgwork._check_range('for_ms', coalesce(for_ms, 0), 0, 315360000000, ' (ten years)');
     INSERT INTO pgwork.group_rule AS r (queue, grp, held_until) VALUES (q.id, grp, until)
         ON CONFLICT ON CONSTRAINT group_rule_pkey DO UPDATE SET held_until = until;
-    PERFORM pgwork._look_at_gate(q.id, grp) WHERE for_ms = 0;
+    PERFORM pgwork._add_gate_event(q.id, grp) WHERE for_ms = 0;
     RETURN until;
 END $$;
 
@@ -509,7 +509,7 @@ CREATE FUNCTION pgwork.group_unblock(queue text, grp text) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 DECLARE q pgwork.queue := pgwork._queue(queue); ids bigint[];
 BEGIN
-    PERFORM pgwork._check_group(grp), pgwork._look_at_gate(q.id, grp);
+    PERFORM pgwork._check_group(grp), pgwork._add_gate_event(q.id, grp);
     UPDATE pgwork.group_rule r SET held_until = NULL WHERE r.queue = q.id AND r.grp = group_unblock.grp;
     ids := ARRAY(SELECT a.id FROM pgwork.admitted_job a WHERE a.queue = q.id AND a.gate = grp AND (a.dead OR EXISTS (
                      SELECT FROM pgwork.delayed_job d WHERE d.queue = q.id AND d.id = a.id AND d.gate IS NULL OFFSET 0)));

@@ -107,7 +107,7 @@ typedef enum pgw_key_policy {
                              * PGW_OUTCOME_REPLACED; if that job runs: PGW_OUTCOME_EXISTS */
     PGW_KEY_POLICY_ERROR,   /* fail: PGW_EEXISTS */
     PGW_KEY_POLICY_DELAY /* debounce: replace payload and time of the waiting job. It runs when no
-                          * enqueue has come for delay_ms, and at most key_period_ms after its
+                          * enqueue has come for delay_ms, and at most key_period_ms after the
                           * first one. A claim frees the key (PGW_KEY_SCOPE_READY). */
 } pgw_key_policy;
 /** What PGW_KEY_POLICY_REPLACE and PGW_KEY_POLICY_DELAY replace: any of these, combined by `|`. A

@@ -68,8 +68,8 @@ PGW_API pgw_status pgw_queue_create(pgw *h, const char *queue, const pgw_queue_o
  */
 PGW_API pgw_status pgw_queue_set(pgw *h, const char *queue, const pgw_queue_opts *opts);
 /**
- * Pause: claims find no jobs (PGW_OUTCOME_EMPTY), enqueues work. Drain: enqueues are refused
- * (PGW_EPAUSED), claims work. Resume ends both. Running jobs are not affected.
+ * Pause: claims find no jobs (PGW_OUTCOME_EMPTY), enqueues go on. Drain: enqueues are refused
+ * (PGW_EPAUSED), claims go on. Resume ends both. Running jobs are not affected.
  *
  * @param h      the handle
  * @param queue  its name

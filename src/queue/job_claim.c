@@ -200,7 +200,7 @@ static pgw_status claim_unregister(claim_wait *w, pgw_status st)
     pgw__pq_keep_diagnostics(w->h, &diagnostics);
     if (claim_waiter_call(w, PGW__SQL_JOB_AWAKE) != PGW_OK) pgw__pq_drop(w->h);
     if (pgw__pq_kept(w->h) != NULL) pgw__pq_unlisten_slot(w->h);
-    pgw__pq_tell(w->h, &diagnostics);
+    pgw__pq_report(w->h, &diagnostics);
     return st;
 }
 

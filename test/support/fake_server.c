@@ -743,7 +743,7 @@ pgw_status pgw__pq_fail(pgw *h, pgw_status st, const char *message, const char *
     (void)hint;
     return fake_say(h, st, message, "");
 }
-pgw_status pgw__pq_tell(pgw *h, const pgw__diagnostics *diagnostics)
+pgw_status pgw__pq_report(pgw *h, const pgw__diagnostics *diagnostics)
 {
     return fake_say(h, diagnostics->fault.status, diagnostics->fault.message,
                     diagnostics->fault.sqlstate);
