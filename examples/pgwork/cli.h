@@ -82,6 +82,15 @@ int cli_each(cli *c, char *const *names, int n, pgw_status (*apply)(pgw *, const
 /** When nothing was found in queue @p name: says so, and returns false, if there is no such queue.
  */
 int64_t cli_limit(int64_t n); /* of an option for which 0 means all */
+/* The N of a rate; @p none: it may be the word "none", too. And the options that go with it. */
+int cli_rate(const char *text, int *n, bool *none);
+#define CLI_RATE_MAX 1000000
+/* clang-format off */
+#define CLI_RATE_OPTS(o)                                                                         \
+    {0, "per", "TIME", "N in so long (1s)", .ms = &(o).per_ms, .min = 1, .max = CLI_YEAR},       \
+    {0, "burst", "N", "at most N at once (as many as per TIME)", .number = &(o).burst, .min = 1, \
+     .max = CLI_RATE_MAX}
+/* clang-format on */
 /* Reads the value of --state, which NULL leaves as it is. */
 int cli_state(const cli *c, const char *text, const char *allowed, pgw_state *state);
 bool cli_queue_there(cli *c, const char *name);

@@ -22,6 +22,7 @@ static const char *groups_state(const pgw_group_info *g)
 {
     if (g->held_until_us != 0) return "held";
     if (g->blocked_by != 0) return "blocked";
+    if (g->next_us != 0) return "rate";
     if (g->admitted >= g->limit) return g->gated > 0 ? "full" : "open";
     return "open";
 }
@@ -44,6 +45,8 @@ static int groups_each(const pgw_group_info *g, void *arg)
         if (g->blocked_by != 0) out_int(&o, "blocked_by", g->blocked_by);
         if (g->next_id != 0) out_int(&o, "next_id", g->next_id);
         if (g->next_id != 0) out_time(&o, "next_since", g->next_since_us);
+        out_rate(&o, g->rate);
+        if (g->next_us != 0) out_time(&o, "next_at", g->next_us);
         out_end(&o);
         return 0;
     }
@@ -58,6 +61,7 @@ static int groups_each(const pgw_group_info *g, void *arg)
         table_int(&l->rows, g->blocked_by);
     else
         table_text(&l->rows, "-");
+    table_rate(&l->rows, g->rate);
     return 0;
 }
 
@@ -69,16 +73,16 @@ static int groups_list(cli *c, int argc, char **argv)
     static const usage use = {
         .synopsis = "groups list QUEUE [GROUP] [--at-most N]",
         .about = "Lists the groups of a queue that have jobs or settings. STATE is open, full (as "
-                 "many jobs\nare admitted as the limit allows), held, or blocked by the job in "
-                 "BLOCKED-BY.",
+                 "many jobs\nare admitted as the limit allows), held, blocked by the job in "
+                 "BLOCKED-BY, or rate\n(its next job waits for its rate).",
         .more = "GATED, ADMITTED and LEASED are counted up to 1000. Ends with 1 when there are "
                 "none.",
         .min = 1,
         .max = 2,
         .missing = "QUEUE",
     };
-    static const char *const headings[] = {"GROUP",   "STATE",  "GATED>", "ADMITTED>",
-                                           "LEASED>", "LIMIT>", "RETRY",  "BLOCKED-BY>"};
+    static const char *const headings[] = {"GROUP",  "STATE", "GATED>",      "ADMITTED>", "LEASED>",
+                                           "LIMIT>", "RETRY", "BLOCKED-BY>", "RATE"};
     args a;
     int code = opts_parse(c, &a, &use, opts, argc, argv);
     if (code != OPTS_GO) return code;
@@ -99,18 +103,24 @@ static int groups_list(cli *c, int argc, char **argv)
 static int groups_set(cli *c, int argc, char **argv)
 {
     pgw_group_opts g = PGW_GROUP_OPTS_INIT;
-    const char *retry = NULL;
+    pgw_rate_opts r = PGW_RATE_OPTS_INIT;
+    const char *retry = NULL, *rate = NULL;
+    bool none = false;
     const opt opts[] = {
         {0, "limit", "N", "admitted jobs at most", .number = &g.limit, .min = 1, .max = 10000},
         {0, "retry", "hold|pass|block",
          "a job that waits for a retry keeps its place (hold), lets "
          "others pass, or holds and stops the group when it dies",
          .text = &retry},
+        {0, "rate", "N|none", "jobs that are started per TIME, at most", .text = &rate},
+        CLI_RATE_OPTS(r),
         {.name = NULL}};
     static const usage use = {
-        .synopsis = "groups set QUEUE [GROUP] [--limit N] [--retry hold|pass|block]",
-        .about = "Sets the limit and the retry policy of a group, or without GROUP of all groups "
-                 "of the queue\nthat have none of their own. A new queue has limit 1 and hold.",
+        .synopsis = "groups set QUEUE [GROUP] [--limit N] [--retry hold|pass|block]\n"
+                    "groups set QUEUE [GROUP] --rate N|none [--per TIME] [--burst N]",
+        .about = "Sets the limit, the retry policy and the rate of a group, or without GROUP of "
+                 "all groups\nof the queue that have none of their own. A new queue has limit 1, "
+                 "hold, and no rate.",
         .min = 1,
         .max = 2,
         .missing = "QUEUE",
@@ -123,9 +133,14 @@ static int groups_set(cli *c, int argc, char **argv)
     if (retry != NULL && g.retry == PGW_GROUP_RETRY_DEFAULT)
         return cli_fail(CLI_USAGE, NULL, "%s: --retry is \"%s\": allowed is hold, pass or block",
                         c->command, retry);
+    if (rate == NULL && (r.burst != PGW_DEFAULT || r.per_ms != 1000))
+        return cli_fail(CLI_USAGE, NULL, "%s: --per and --burst are for --rate", c->command);
+    if (rate != NULL && (code = cli_rate(rate, &r.n, &none)) != CLI_DONE) return code;
     if ((code = cli_open(c, false)) != CLI_DONE) return code;
-    return pgw_group_set(c->h, a.at[0], a.count > 1 ? a.at[1] : NULL, &g) < 0 ? cli_fail_at(c->h)
-                                                                              : CLI_DONE;
+    const char *group = a.count > 1 ? a.at[1] : NULL;
+    pgw_status st = pgw_group_set(c->h, a.at[0], group, &g);
+    if (st == PGW_OK && rate != NULL) st = pgw_group_rate(c->h, a.at[0], group, none ? NULL : &r);
+    return st < 0 ? cli_fail_at(c->h) : CLI_DONE;
 }
 
 static const opt groups_no_options[] = {{.name = NULL}};
@@ -216,10 +231,11 @@ int cmd_groups(cli *c, int argc, char **argv)
     static const usage use = {
         .synopsis = "groups list QUEUE [GROUP] [--at-most N]\n"
                     "groups set QUEUE [GROUP] [--limit N] [--retry hold|pass|block]\n"
+                    "groups set QUEUE [GROUP] --rate N|none [--per TIME] [--burst N]\n"
                     "groups reset|unblock|purge QUEUE GROUP\ngroups hold QUEUE GROUP [--for TIME]",
         .about = "Manages groups of jobs. A job gets its group from `pgwork enqueue --group`.\n\n"
                  "  list      show groups, how many jobs wait, and what stops a group\n"
-                 "  set       set how many jobs of a group run at a time, and how a retry waits\n"
+                 "  set       set how many jobs of a group run at a time, or start per second\n"
                  "  reset     remove the settings of a group\n"
                  "  hold      start no job of a group for a time\n"
                  "  unblock   end what stops a group\n"
