@@ -275,7 +275,7 @@ BEGIN
                       SELECT (CASE o.gate WHEN '' THEN q.rate ELSE coalesce(r.rate, q.group_rate) END).*) c OFFSET 0) g
           LEFT JOIN LATERAL (
                 SELECT t.step, greatest(now_ns, least(coalesce((p.was).tat, 0), now_ns + t.step * g.burst)) AS tat
-                  FROM (SELECT (g.per_ms * 1000000 + g.n - 1) / g.n AS step OFFSET 0) t WHERE g.n > 0) s ON true
+                  FROM (SELECT (g.per_ms * 1000000 + g.n - 1) / nullif(g.n, 0) AS step OFFSET 0) t) s ON true
          WHERE s.step IS NOT NULL OR p.at IS NOT NULL);
 END $$;
 
@@ -285,7 +285,7 @@ CREATE TYPE pgwork._rate_passed AS (gate text, room bigint, shut boolean, n bigi
 
 -- Takes up events of gates that are locked by us, and admits whom it may. n: how many became ready. `tick`: this
 -- transaction ends at once, so it may lock rows of admitted jobs, for which their holders would have to wait.
--- rates: of those of these gates that have one. most: so many may pass the rate of the queue.
+-- rates: of those of these gates that have one. most: so many may pass each of them; of a group one at least.
 CREATE FUNCTION pgwork._open_gates(q pgwork.queue, keys bigint[], floor bigint, tick boolean, rates pgwork._rate_now[],
     most bigint, OUT n bigint, OUT passed pgwork._rate_passed[])
 LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET jit = off
@@ -322,7 +322,7 @@ BEGIN
             SELECT d.ctid AS at, d.place, CASE WHEN r.fit IS NOT NULL THEN pgwork._weight(d.meta, r.burst) END AS weight
               FROM pgwork.delayed_job d WHERE d.queue = q.id AND d.gate = r.gate AND d.place > r.start ORDER BY d.place
              LIMIT CASE WHEN r.fit IS NULL THEN r.n
-                        ELSE least(r.n, r.fit, CASE r.gate WHEN '' THEN _open_gates.most END) END) w
+                        ELSE least(r.n, r.fit, greatest(_open_gates.most, (r.gate <> '')::integer)) END) w
     ), l AS MATERIALIZED (
         SELECT d.ctid AS at FROM pgwork.delayed_job d WHERE d.ctid = ANY (ARRAY(SELECT c.at FROM c)) FOR UPDATE SKIP LOCKED
     ), f AS MATERIALIZED ( -- none behind a job that another session is cancelling
@@ -400,8 +400,8 @@ BEGIN
 END $$;
 
 -- Takes up events of up to `most` gates of a queue, behind `start`, and looks at gates whose rate lets jobs pass,
--- behind the time `since`. How many jobs became ready. Jobs that pass the rate of a queue start at once: as many as a
--- claim wants, and one at a tick if none is ready, for workers that find enough in other queues.
+-- behind the time `since`. How many jobs became ready. Jobs that pass a rate start at once: as many as a claim wants,
+-- and one at a tick if none is ready, for workers that find enough in other queues.
 CREATE FUNCTION pgwork._take_up(q pgwork.queue, most integer, start bigint, floor bigint, since bigint, tick boolean)
 RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE keys bigint[]; n bigint := 0; rates pgwork._rate_now[]; wanted bigint := most; o record;
@@ -728,7 +728,8 @@ BEGIN
     PERFORM pgwork._refuse_unless(coalesce(at_most, 1) > 0, 'at_most', at_most::text, '1 and up, or NULL for all');
     RETURN QUERY
     SELECT g, w.n, a.n, a.leased, coalesce(r.group_limit, q.group_limit), coalesce(r.group_retry, q.group_retry),
-           r.held_until, a.blocked_by, h.id, h.created_at, p.n, p.per_ms, p.burst, pgwork._next_at(q.id, s.g)
+           r.held_until, a.blocked_by, h.id, h.created_at, p.n, p.per_ms, p.burst,
+           CASE WHEN p.n > 0 THEN pgwork._next_at(q.id, s.g) END
       FROM (SELECT group_list.grp AS g WHERE group_list.grp IS NOT NULL UNION ALL
             SELECT g FROM pgwork._groups(q.id, after_grp, at_most) g WHERE group_list.grp IS NULL) s
       LEFT JOIN pgwork.group_rule r ON r.queue = q.id AND r.grp = s.g
@@ -750,8 +751,8 @@ RETURNS TABLE (queue text, queue_limit integer, rate_n integer, rate_per_ms bigi
     next_at timestamptz, group_limit integer, group_retry text, group_rate_n integer, group_rate_per_ms bigint,
     group_rate_burst integer)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-    SELECT t.name, t.queue_limit, (t.rate).n, (t.rate).per_ms, (t.rate).burst, pgwork._next_at(t.id, ''), t.group_limit,
-           t.group_retry, nullif((t.group_rate).n, 0), nullif((t.group_rate).per_ms, 0), nullif((t.group_rate).burst, 0)
+    SELECT t.name, t.queue_limit, (t.rate).n, (t.rate).per_ms, (t.rate).burst,
+           CASE WHEN (t.rate).n > 0 THEN pgwork._next_at(t.id, '') END, t.group_limit, t.group_retry, nullif((t.group_rate).n, 0), nullif((t.group_rate).per_ms, 0), nullif((t.group_rate).burst, 0)
       FROM pgwork.queue t WHERE $1 IS NULL OR t.name = $1 ORDER BY t.name
 $$;
 

@@ -9,6 +9,7 @@
 #include "opts.h"
 #include "out.h"
 #include "signals.h"
+#include "text.h"
 
 /* A kind may hold anything; a column may hold no tab, nor be empty: shells take tabs in a row for
  * one. JSON text never holds a tab. */
@@ -81,6 +82,12 @@ int cmd_claim(cli *c, int argc, char **argv)
     o.queues_count = (size_t)a.count;
     pgw_batch *b;
     pgw_status st = pgw_claim(c->h, &o, &b);
+    if (st == PGW_OUTCOME_EMPTY && pgw_gated_ms(c->h) >= 0) {
+        char age[TEXT_AGE];
+        cli_say(c, "jobs wait for a rate, which lets the next one pass in %s",
+                text_age(age, pgw_gated_ms(c->h)));
+        return CLI_NOTHING;
+    }
     if (st == PGW_OUTCOME_EMPTY) {
         for (int i = 0; i < a.count; i++) cli_say_why(c, a.at[i]);
         return CLI_NOTHING;

@@ -106,6 +106,7 @@ static int groups_set(cli *c, int argc, char **argv)
     pgw_rate_opts r = PGW_RATE_OPTS_INIT;
     const char *retry = NULL, *rate = NULL;
     bool none = false;
+    r.per_ms = PGW_DEFAULT;
     const opt opts[] = {
         {0, "limit", "N", "admitted jobs at most", .number = &g.limit, .min = 1, .max = 10000},
         {0, "retry", "hold|pass|block",
@@ -133,10 +134,11 @@ static int groups_set(cli *c, int argc, char **argv)
     if (retry != NULL && g.retry == PGW_GROUP_RETRY_DEFAULT)
         return cli_fail(CLI_USAGE, NULL, "%s: --retry is \"%s\": allowed is hold, pass or block",
                         c->command, retry);
-    if (rate == NULL && (r.burst != PGW_DEFAULT || r.per_ms != 1000))
+    if (rate == NULL && (r.burst != PGW_DEFAULT || r.per_ms != PGW_DEFAULT))
         return cli_fail(CLI_USAGE, NULL, "%s: --per and --burst are for --rate", c->command);
     if (rate != NULL && (code = cli_rate(rate, &r.n, &none)) != CLI_DONE) return code;
     if ((code = cli_open(c, false)) != CLI_DONE) return code;
+    if (r.per_ms == PGW_DEFAULT) r.per_ms = 1000;
     const char *group = a.count > 1 ? a.at[1] : NULL;
     pgw_status st = pgw_group_set(c->h, a.at[0], group, &g);
     if (st == PGW_OK && rate != NULL) st = pgw_group_rate(c->h, a.at[0], group, none ? NULL : &r);
