@@ -100,24 +100,24 @@ static const char *cli_translate(const char *hint)
         const char *words, *here;
     } hints[] = {
         {"check the result of other calls first", "check with `pgwork ls` before you repeat it"},
-        {"queue_create() makes one",
+        {"queue_create() creates one",
          "`pgwork queue create` creates one, `pgwork queue list` lists all; names are "
          "case-sensitive"},
         {"queue_resume() opens it", "run `pgwork queue resume`"},
-        {"queue_purge() it first",
+        {"queue_purge(), or pass force",
          "`pgwork queue purge NAME --state all` deletes them; --force deletes leased "
          "jobs, too"},
         {"raise max_bytes",
-         "store large data elsewhere and enqueue its name, or raise the limit with "
+         "store large data elsewhere and enqueue a reference to it, or raise the limit with "
          "`pgwork queue set NAME --max-bytes N`"},
         {"sema_create() ", "`pgwork sem create` creates one; names are case-sensitive"},
         {"sema_resize() changes", "`pgwork sem resize` changes the number of permits"},
-        {"rate_set() makes one", "`pgwork rate set` creates one; names are case-sensitive"},
+        {"rate_set() creates one", "`pgwork rate set` creates one; names are case-sensitive"},
         {"larger burst with rate_set()",
          "take fewer at a time, or give it a larger burst: `pgwork rate set NAME N --burst N`"},
-        {"wait for them, or pass force",
-         "wait for them, or pass --force: their holders notice at the next extend"},
-        {"cron_create() makes one",
+        {"released, or pass force", "wait until they are released, or pass --force: then the next "
+                                    "extend of each holder fails"},
+        {"cron_create() creates one",
          "`pgwork cron add` creates one, `pgwork cron list` lists all; names are case-sensitive"},
         {"pgw_table_sql() says how",
          "`pgwork table init` prints the statements that add it, --apply runs them"},
@@ -377,7 +377,7 @@ int64_t cli_limit(int64_t n)
 int cli_state(const cli *c, const char *text, const char *allowed, pgw_state *state)
 {
     if (!text || pgw_state_parse(text, state) == PGW_OK) return CLI_DONE;
-    return cli_fail(CLI_USAGE, NULL, "%s: --state is \"%s\": allowed is %s", c->command, text,
+    return cli_fail(CLI_USAGE, NULL, "%s: --state is \"%s\": expected %s", c->command, text,
                     allowed);
 }
 

@@ -326,7 +326,7 @@ static int enqueue_replaced(const char *command, const char *text, int *flags)
         int i = enqueue_word(words, 4, at, size);
         if (i == 4) {
             return cli_fail(CLI_USAGE, "--key-replace payload,time",
-                            "%s: --key-replace is \"%s\": allowed is a list of payload, kind, "
+                            "%s: --key-replace is \"%s\": expected a list of payload, kind, "
                             "priority and time",
                             command, text);
         }
@@ -346,12 +346,12 @@ static int enqueue_key(enqueue *e, const char *scope, const char *policy, const 
     int p = enqueue_word(policies, 4, policy, strlen(policy));
     if (s == 3) {
         return cli_fail(CLI_USAGE, NULL,
-                        "%s: --key-scope is \"%s\": allowed is unfinished, ready or period",
-                        command, scope);
+                        "%s: --key-scope is \"%s\": expected unfinished, ready or period", command,
+                        scope);
     }
     if (p == 4) {
         return cli_fail(CLI_USAGE, NULL,
-                        "%s: --key-policy is \"%s\": allowed is skip, replace, delay or error",
+                        "%s: --key-policy is \"%s\": expected skip, replace, delay or error",
                         command, policy);
     }
     job->key_scope = (pgw_key_scope)s;
@@ -369,7 +369,7 @@ static int enqueue_key(enqueue *e, const char *scope, const char *policy, const 
     }
     if (delay && period) {
         return cli_fail(CLI_USAGE, NULL,
-                        "%s: --key-scope is \"period\": allowed is ready with --key-policy delay",
+                        "%s: --key-scope is \"period\": expected ready with --key-policy delay",
                         command);
     }
     if (replaced && !delay && job->key_policy != PGW_KEY_POLICY_REPLACE) {

@@ -132,7 +132,7 @@ static int groups_set(cli *c, int argc, char **argv)
     for (int i = 0; retry != NULL && i < 3; i++)
         if (strcmp(retry, groups_retries[i]) == 0) g.retry = (pgw_group_retry)i;
     if (retry != NULL && g.retry == PGW_GROUP_RETRY_DEFAULT)
-        return cli_fail(CLI_USAGE, NULL, "%s: --retry is \"%s\": allowed is hold, pass or block",
+        return cli_fail(CLI_USAGE, NULL, "%s: --retry is \"%s\": expected hold, pass or block",
                         c->command, retry);
     if (rate == NULL && (r.burst != PGW_DEFAULT || r.per_ms != PGW_DEFAULT))
         return cli_fail(CLI_USAGE, NULL, "%s: --per and --burst are for --rate", c->command);

@@ -116,7 +116,7 @@ static int queue_switch(cli *c, const char *name, const char *text, pgw_switch *
     if (!text) return CLI_DONE;
     *value = strcmp(text, "on") == 0 ? PGW_SWITCH_ON : PGW_SWITCH_OFF;
     if (*value == PGW_SWITCH_ON || strcmp(text, "off") == 0) return CLI_DONE;
-    return cli_fail(CLI_USAGE, NULL, "%s: --%s is \"%s\": allowed is on or off", c->command, name,
+    return cli_fail(CLI_USAGE, NULL, "%s: --%s is \"%s\": expected on or off", c->command, name,
                     text);
 }
 
@@ -125,7 +125,7 @@ static int queue_expired(cli *c, const char *text, pgw_expired *value)
     if (!text) return CLI_DONE;
     *value = strcmp(text, "drop") == 0 ? PGW_EXPIRED_DROP : PGW_EXPIRED_DEAD;
     if (*value == PGW_EXPIRED_DROP || strcmp(text, "dead") == 0) return CLI_DONE;
-    return cli_fail(CLI_USAGE, NULL, "%s: --expired is \"%s\": allowed is dead or drop", c->command,
+    return cli_fail(CLI_USAGE, NULL, "%s: --expired is \"%s\": expected dead or drop", c->command,
                     text);
 }
 
@@ -291,7 +291,7 @@ static int queue_limit(cli *c, int argc, char **argv)
     const bool none = strcmp(a.at[1], "none") == 0;
     long limit = none ? PGW_UNLIMITED : strtol(a.at[1], &end, 10);
     if (!none && (end == a.at[1] || *end != '\0' || limit < 1 || limit > 10000))
-        return cli_fail(CLI_USAGE, NULL, "%s: N is \"%s\": allowed is 1 to 10000, or none",
+        return cli_fail(CLI_USAGE, NULL, "%s: N is \"%s\": expected 1 to 10000, or none",
                         c->command, a.at[1]);
     if ((code = cli_open(c, false)) != CLI_DONE) return code;
     return pgw_queue_limit(c->h, a.at[0], (int)limit) < 0 ? cli_fail_at(c->h) : CLI_DONE;

@@ -83,8 +83,8 @@ int opts_which(const cli *c, bool said, const char *ways)
 
 static int opts_bad(const cli *c, const opt *o, const char *value, const char *allowed)
 {
-    return cli_fail(CLI_USAGE, NULL, "%s: --%s is \"%s\": allowed is %s", c->command, o->name,
-                    value, allowed);
+    return cli_fail(CLI_USAGE, NULL, "%s: --%s is \"%s\": expected %s", c->command, o->name, value,
+                    allowed);
 }
 
 /* Stores @p value where the row says. CLI_DONE or CLI_USAGE. */

@@ -63,8 +63,8 @@ for dsn in 'host=/nowhere password=hush' 'postgresql://u:hush@%2Fnowhere/db'; do
     echo "$dsn" >"$tmp/secret"
     chmod 644 "$tmp/secret"
     pgwork -d "$tmp/secret" -X connect.timeout_ms=500 -X call.timeout_ms=500 ls >"$tmp/out" 2>"$tmp/err"
-    yes 'a password that others can read is told of' grep -q 'other users can read' "$tmp/err"
-    is 'and is not told itself' "$(grep -c hush "$tmp/err")" 0
+    yes 'a password that others can read is reported' grep -q 'other users can read' "$tmp/err"
+    is 'and is not shown' "$(grep -c hush "$tmp/err")" 0
 done
 refused '--dsn is not an option' 2 'argv' pgwork --dsn 'host=x password=hush' ls
 is 'its value is not repeated' "$(grep -c hush "$tmp/err")" 0

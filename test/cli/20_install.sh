@@ -81,5 +81,5 @@ code 'uninstall' 0 ours uninstall DESTDIR="$root" PREFIX=/opt/pgwork
 is 'leaves nothing' "$(find "$root" ! -type d -o -path '*/pgwork/share/*' -name pgwork)" ''
 code 'install in place' 0 ours install PREFIX="$tmp/place" LDCONFIG="touch $tmp/cached"
 yes 'the cache of libraries is renewed' test -e "$tmp/cached"
-is 'what names places is made anew for this one' "$(sed -n 's/^prefix=//p' "$tmp/place/lib/pkgconfig/pgwork.pc")" "$tmp/place"
+is 'files with paths are made again for this prefix' "$(sed -n 's/^prefix=//p' "$tmp/place/lib/pkgconfig/pgwork.pc")" "$tmp/place"
 exit 0

@@ -191,7 +191,7 @@ is 'never were more permits out than there were' "$(sql "SELECT count(*) FROM gr
          > (SELECT max(permits) FROM size_of z WHERE z.began <= g.since
                AND NOT EXISTS (SELECT FROM size_of y WHERE y.began > z.began AND y.ended < g.since))")" 0
 no_permit_is_out() { count_is "SELECT sum(taken + waiting) FROM pgwork.sema_list(), pgwork.sema_resize('s', 4)" 0; }
-yes 'permits come back, whoever had them' until_true 10 no_permit_is_out
+yes 'permits are free again, whichever session held them' until_true 10 no_permit_is_out
 is 'as many as there are' "$(sql "SELECT token IS NOT NULL FROM pgwork.sema_acquire('s', 4)")" t
 yes 'and no lock is left' until_true 10 count_is "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())" 0
 is 'each second was one job' "$(sql "SELECT count(*) = count(DISTINCT tags) AND count(*) = extract(epoch FROM max(e) - min(e)) + 1

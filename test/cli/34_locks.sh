@@ -38,7 +38,7 @@ wait $p
 is 'ends the command of the holder' $? 74
 is 'and makes its number stale' "$(sql "SELECT pgwork.fence_ok('stuck', $fence)")" f
 yes 'and the lock is free' pgwork lock -n stuck -- true
-code 'lock --break of one that nobody holds' 1 pgwork lock --break stuck
+code 'lock --break of one that no session holds' 1 pgwork lock --break stuck
 
 # A waiter's statement holds a snapshot, for whose end an index that is made concurrently waits.
 sql 'CREATE TABLE big AS SELECT i FROM generate_series(1, 1000) i'
@@ -69,7 +69,7 @@ pgwork -q lock -w 1m restart -- sh -c 'echo got >"$0"' "$tmp/got" &
 w=$! jobs_of_ours="$jobs_of_ours $!"
 until_true 20 waiting restart 1
 sql "SELECT pg_terminate_backend(pid) FROM pgwork.lock_list('restart') WHERE state = 'waits'" >/dev/null
-yes 'whose session ends waits on in another one' until_true 20 waiting restart 1
+yes 'a waiter whose session ends waits on in another one' until_true 20 waiting restart 1
 : >"$tmp/restart"
 all_well 'and gets the lock' $p $w
 is 'for its command' "$(cat "$tmp/got")" got

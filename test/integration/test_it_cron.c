@@ -583,7 +583,7 @@ void test_invalid_schedules_are_refused(void)
 
         TEST_ASSERT_EQUAL_STRING("PW001", PQresultErrorField(r, PG_DIAG_SQLSTATE));
         TEST_ASSERT_NOT_NULL(strstr(PQresultErrorMessage(r),
-                                    "argument grace_ms is \"999\": allowed is 1000 .. 86400000"));
+                                    "argument grace_ms is \"999\": expected 1000..86400000"));
         PQclear(r);
         PQfinish(conn);
     }
@@ -738,7 +738,7 @@ void test_many_blocked_schedules_do_not_hold_up_a_pass(void)
         0, pgtemp_number("SELECT count(*) FROM pgwork.schedule WHERE error IS NOT NULL"));
 }
 
-void test_new_rules_of_a_zone_are_heard_of(void)
+void test_new_rules_of_a_zone_take_effect(void)
 {
     pgw_cron_opts o = PGW_CRON_OPTS_INIT;
 
@@ -1396,7 +1396,7 @@ void test_times_to_come(void)
                       pgw_cron_next(h, "* * * *", TIMES(NULL, PGW_NONE, 1), count_times, text));
     TEST_ASSERT_EQUAL(PGW_EINVAL,
                       pgw_cron_next(h, "* * * * *", TIMES("Mars", PGW_NONE, 1), count_times, text));
-    ASSERT_HAS("zone is \"Mars\": allowed is a name in pg_timezone_names", pgw_error_message(h));
+    ASSERT_HAS("zone is \"Mars\": expected a name in pg_timezone_names", pgw_error_message(h));
     TEST_ASSERT_EQUAL(PGW_EINVAL,
                       pgw_cron_next(h, "* * * * *", TIMES(NULL, PGW_NONE, 0), count_times, text));
 }

@@ -200,7 +200,7 @@ TEST_CASE("P0001")
 TEST_CASE("22012") /* as if it were the argument's fault */
 TEST_CASE("23505") /* or a key's */
 TEST_CASE("42501") /* or the role's */
-void test_a_report_that_always_fails_holds_nobody_up(const char *sqlstate)
+void test_a_report_that_always_fails_delays_no_other(const char *sqlstate)
 {
     int64_t id;
     pgw_worker_stats s;
@@ -220,7 +220,7 @@ void test_a_report_that_always_fails_holds_nobody_up(const char *sqlstate)
 }
 
 /* Nor does anything wait for it while the worker works on: a pause would be of a minute. */
-void test_a_report_that_is_refused_costs_nobody_a_pause(void)
+void test_a_refused_report_costs_no_other_a_pause(void)
 {
     pgw_worker_stats s;
     int i;
@@ -347,7 +347,7 @@ static PGconn *lock_first(int n)
 TEST_CASE(1, 1)
 TEST_CASE(4, 1)
 TEST_CASE(6, 4)
-void test_jobs_whose_rows_somebody_has_locked_hold_no_others_up(int n, int locked)
+void test_jobs_whose_rows_are_locked_delay_no_others(int n, int locked)
 {
     PGconn *other;
     int i;

@@ -358,16 +358,16 @@ void test_a_claim_says_when_to_come_again_only_where_a_rate_stops_it(void)
 
 void test_bad_rates_are_named(void)
 {
-    kit_refused(a, "PW001", "n|\"0\"|1 .. 1000000", "SELECT pgwork.queue_rate('q', 0)");
+    kit_refused(a, "PW001", "n|\"0\"|1..1000000", "SELECT pgwork.queue_rate('q', 0)");
     kit_refused(a, "PW001", "per_ms|\"0\"", "SELECT pgwork.queue_rate('q', 1, 0)");
     kit_refused(a, "PW001", "burst|\"-1\"", "SELECT pgwork.group_rate('q', NULL, 1, 1, -1)");
-    kit_refused(a, "PW001", "n|1000 for each", "SELECT pgwork.queue_rate('q', 5000, 1)");
+    kit_refused(a, "PW001", "n|1000 * per_ms", "SELECT pgwork.queue_rate('q', 5000, 1)");
     kit_refused(a, "PW001", "grp|bytes", "SELECT pgwork.group_rate('q', '', 1)");
     kit_refused(a, "PW003", "no queue \"z\"", "SELECT pgwork.queue_rate('z', 1)");
     kit_refused(a, "PW003", "no queue \"z\"", "SELECT pgwork.group_rate('z', 'g', 1)");
-    kit_refused(a, "PW001", "meta.rate_weight|\"0\"|1 .. 1000000",
+    kit_refused(a, "PW001", "meta.rate_weight|\"0\"|1..1000000",
                 "SELECT pgwork.enqueue('q', meta => '{\"rate_weight\": 0}')");
-    kit_refused(a, "PW001", "meta.rate_weight|1 .. 1000000",
+    kit_refused(a, "PW001", "meta.rate_weight|1..1000000",
                 "SELECT pgwork.enqueue('q', meta => '{\"rate_weight\": \"5\"}')");
 }
 

@@ -202,7 +202,7 @@ void test_attempts_are_limited_by_a_number_or_not_at_all(void)
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         jobs[0].max_attempts = q.max_attempts = bad[i];
         TEST_ASSERT_EQUAL_INT(PGW_EINVAL, pgw_enqueue(h, queue, &jobs[0], NULL));
-        TEST_ASSERT_NOT_NULL(strstr(pgw_error_message(h), "1 .. 1000, PGW_UNLIMITED"));
+        TEST_ASSERT_NOT_NULL(strstr(pgw_error_message(h), "1..1000, PGW_UNLIMITED"));
         TEST_ASSERT_EQUAL_INT(PGW_EINVAL, pgw_queue_set(h, queue, &q));
     }
     jobs[0].max_attempts = PGW_UNLIMITED, jobs[2].max_attempts = 7; /* 1: as the queue says */

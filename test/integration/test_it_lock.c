@@ -224,7 +224,7 @@ void test_any_text_of_up_to_255_bytes_is_a_name(void)
     refused(h, PGW_EINVAL, "", PGW_LOCK_EXCLUSIVE, 0);
     refused(h, PGW_EINVAL, NULL, PGW_LOCK_EXCLUSIVE, 0);
     refused(h, PGW_EINVAL, "\xff\xfe", PGW_LOCK_EXCLUSIVE, 0);
-    TEST_ASSERT_EQUAL_STRING("argument `name` is not UTF-8: allowed is UTF-8 of 1 to 255 bytes",
+    TEST_ASSERT_EQUAL_STRING("argument `name` is not UTF-8: expected UTF-8 of 1 to 255 bytes",
                              pgw_error_message(h));
     refused(h, PGW_EINVAL, "x", (pgw_lock_mode)2, 0);
     refused(h, PGW_EINVAL, "x", PGW_LOCK_EXCLUSIVE, -2);

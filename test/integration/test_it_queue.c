@@ -212,7 +212,7 @@ void test_each_in_a_schema_without_queues_is_empty(void)
 
 /* ---- reap ---- */
 
-void test_a_tick_takes_expired_leases_back_and_brings_delayed_jobs_in(void)
+void test_a_tick_requeues_expired_leases_and_makes_delayed_jobs_ready(void)
 {
     pgw_reap_stats stats = PGW_REAP_STATS_INIT;
     pgw_queue_opts o = PGW_QUEUE_OPTS_INIT;

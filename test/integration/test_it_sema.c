@@ -1480,7 +1480,7 @@ void test_a_call_that_is_held_up_does_not_pass_the_head_of_the_queue(void)
 }
 
 /* In plain SQL: who says that it is at the head of the queue has to be there. */
-void test_a_turn_that_one_does_not_have_is_not_believed(void)
+void test_a_turn_that_the_session_does_not_have_is_not_trusted(void)
 {
     static const char wait[] =
         "SELECT count(token) FROM pgwork.sema_wait('heads', 1, 60000, NULL, false, 0, true)";
@@ -1505,7 +1505,7 @@ void test_a_turn_that_one_does_not_have_is_not_believed(void)
 }
 
 /* It is held once, however often one comes without a word of it, or it would outlast the grant. */
-void test_a_turn_that_one_does_not_speak_of_is_not_kept(void)
+void test_a_turn_that_the_call_does_not_mention_is_not_kept(void)
 {
     static const char wait[] =
         "SELECT count(token) FROM pgwork.sema_wait('twice', 1, 60000, NULL, false, 0, false)";

@@ -114,7 +114,7 @@ void test_a_stale_holder_is_refused_wherever_the_job_went(void)
     check_refused(&job, "gone");
 }
 
-void test_a_late_holder_is_heard_while_nobody_took_the_lease(void)
+void test_a_late_holder_is_accepted_until_another_session_takes_the_lease(void)
 {
     kit_put(a, "q");
     take("q", &job);
@@ -700,7 +700,7 @@ void test_a_cancel_that_commits_after_the_requeue_holds(void)
 }
 
 /* It was claimed again before that: this holder hears of it, too. */
-void test_a_cancel_that_commits_after_the_next_claim_is_heard(void)
+void test_a_cancel_that_commits_after_the_next_claim_is_noticed(void)
 {
     long long id = kit_put(a, "q");
 

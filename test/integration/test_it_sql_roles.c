@@ -85,7 +85,7 @@ void test_no_function_of_the_queue_is_missing_in_this_table(void)
     }
 }
 
-void test_nobody_may_call_the_private_functions_nor_a_stranger_anything(void)
+void test_no_role_may_call_private_functions_and_a_role_without_rights_nothing(void)
 {
     TEST_ASSERT_NULL(kit_text(a, "SELECT string_agg(proname, ', ')" EACH_FUNCTION
                                  "AND has_function_privilege('public', oid, 'EXECUTE')"));

@@ -438,7 +438,7 @@ void test_a_claimable_that_no_index_can_have_is_refused(void)
     }
 }
 
-void test_a_ruined_index_is_made_anew(void)
+void test_a_damaged_index_is_created_again(void)
 {
     pgw_table_spec s = leased("t");
     pgw_table *t;

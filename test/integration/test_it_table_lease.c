@@ -201,7 +201,7 @@ void test_a_holder_that_claims_again_gets_its_own_rows_first(void)
 }
 
 /* Else its holder got it at every claim, and could never finish it. */
-void test_a_row_that_was_given_to_somebody_by_hand_gets_its_token_with_the_claim(void)
+void test_a_row_that_was_assigned_by_hand_gets_its_token_with_the_claim(void)
 {
     pgw_rows *rows, *again;
     pgw_row_ref ref;
@@ -257,7 +257,7 @@ void test_a_token_needs_both_of_its_halves(void)
     pgw_rows_free(rows);
 }
 
-void test_a_late_call_is_accepted_while_nobody_took_the_lease(void)
+void test_a_late_call_is_accepted_until_another_session_takes_the_lease(void)
 {
     pgw_rows *rows;
     pgw_row_ref ref;
@@ -1106,7 +1106,7 @@ void test_a_holder_is_what_its_column_can_hold(const char *type, const char *goo
 }
 
 /* As the documents say how. */
-void test_a_row_that_is_given_by_hand_is_lost_to_who_had_it(void)
+void test_a_row_that_is_assigned_by_hand_is_lost_to_its_holder(void)
 {
     pgw_rows *mine, *theirs;
     pgw_row_ref ref;

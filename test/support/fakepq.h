@@ -92,7 +92,7 @@ static pgw_status fake_refuse(pgw *h, const char *argument, const char *value, c
 {
     char text[512];
 
-    snprintf(text, sizeof(text), "argument `%s` is %s: allowed is %s", argument,
+    snprintf(text, sizeof(text), "argument `%s` is %s: expected %s", argument,
              value ? value : "NULL", allowed);
     return fake_fail(h, PGW_EINVAL, text, NULL, n);
 }

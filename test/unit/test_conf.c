@@ -121,8 +121,7 @@ static int try_limits(const pgw_property *p, void *arg)
         limits += 3;
     }
     if (strncmp(limits, "auto, ", 6) == 0) limits += 6;
-    TEST_ASSERT_EQUAL_INT_MESSAGE(2, sscanf(limits, "%" SCNd64 " .. %" SCNd64, &min, &max),
-                                  p->name);
+    TEST_ASSERT_EQUAL_INT_MESSAGE(2, sscanf(limits, "%" SCNd64 "..%" SCNd64, &min, &max), p->name);
     snprintf(text, sizeof(text), "%" PRId64, min);
     set(p->name, text);
     TEST_ASSERT_EQUAL_INT64(min, pgw__conf_int(conf, p->name));
@@ -178,7 +177,7 @@ void test_numbers(void)
     set("worker.prefetch", "auto");
     TEST_ASSERT_EQUAL_INT64(-1, pgw__conf_int(conf, "worker.prefetch"));
     TEST_ASSERT_EQUAL_INT(PGW_EINVAL, pgw_conf_set(conf, "worker.prefetch", "-1"));
-    TEST_ASSERT_NOT_NULL(strstr(pgw_conf_error(conf), "auto, 0 .. 10000"));
+    TEST_ASSERT_NOT_NULL(strstr(pgw_conf_error(conf), "auto, 0..10000"));
     set("worker.max_jobs", "9223372036854775807");
     TEST_ASSERT_EQUAL_INT64(INT64_MAX, pgw__conf_int(conf, "worker.max_jobs"));
 }
@@ -219,15 +218,14 @@ void test_numbers_that_are_none(void)
 
 void test_numbers_out_of_range(void)
 {
-    refuse("poll.max_ms", "0",
-           "property `poll.max_ms`: `0` is out of range; allowed is 1 .. 3600000");
+    refuse("poll.max_ms", "0", "property `poll.max_ms`: `0` is out of range; expected 1..3600000");
     refuse("poll.max_ms", "-1",
-           "property `poll.max_ms`: `-1` is out of range; allowed is 1 .. 3600000");
+           "property `poll.max_ms`: `-1` is out of range; expected 1..3600000");
     refuse("worker.lease_ms", "99",
-           "property `worker.lease_ms`: `99` is out of range; allowed is 0, 100 .. 86400000");
+           "property `worker.lease_ms`: `99` is out of range; expected 0, 100..86400000");
     refuse("worker.max_jobs", "-9223372036854775808",
-           "property `worker.max_jobs`: `-9223372036854775808` is out of range; allowed is "
-           "0 .. 9223372036854775807");
+           "property `worker.max_jobs`: `-9223372036854775808` is out of range; expected "
+           "0..9223372036854775807");
     set("worker.lease_ms", "0");
     set("worker.lease_ms", "100");
 }
@@ -249,8 +247,7 @@ void test_switches(void)
     }
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
         TEST_ASSERT_EQUAL_INT_MESSAGE(PGW_EINVAL, pgw_conf_set(conf, "notify", bad[i]), bad[i]);
-    refuse("notify", "maybe",
-           "property `notify`: `maybe` is neither on nor off; allowed is on, off");
+    refuse("notify", "maybe", "property `notify`: `maybe` is neither on nor off; expected on, off");
 }
 
 void test_words(void)
@@ -264,7 +261,7 @@ void test_words(void)
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
         TEST_ASSERT_EQUAL_INT_MESSAGE(PGW_EINVAL, pgw_conf_set(conf, "prepare", bad[i]), bad[i]);
     refuse("durability", "fast",
-           "property `durability`: `fast` is not an allowed word; allowed is sync, relaxed");
+           "property `durability`: `fast` is not an allowed word; expected sync, relaxed");
 }
 
 void test_texts(void)
@@ -272,18 +269,18 @@ void test_texts(void)
     set("schema", "other");
     TEST_ASSERT_EQUAL_STRING("other", pgw__conf_text(conf, "schema"));
     refuse("schema", "",
-           "property `schema`: `` is empty; allowed is a-z, 0-9 and _, not beginning with "
+           "property `schema`: `` is empty; expected a-z, 0-9 and _, not beginning with "
            "a digit or pg_, up to 40 bytes");
     refuse("schema", "pg_x",
            "property `schema`: `pg_x` begins with pg_, which PostgreSQL keeps for itself; "
-           "allowed is a-z, 0-9 and _, not beginning with a digit or pg_, up to 40 bytes");
+           "expected a-z, 0-9 and _, not beginning with a digit or pg_, up to 40 bytes");
     set("holder", "web-1:77 \xf0\x9f\x98\x80");
     set("holder", "");
     refuse("holder", "a\nb",
-           "property `holder`: `a?b` has a control character; allowed is UTF-8 without "
+           "property `holder`: `a?b` has a control character; expected UTF-8 without "
            "control characters, up to 255 bytes");
     refuse("application_name", "\xff",
-           "property `application_name`: `?` is not UTF-8; allowed is UTF-8 "
+           "property `application_name`: `?` is not UTF-8; expected UTF-8 "
            "without control characters, up to 63 bytes");
 }
 
@@ -382,7 +379,7 @@ void test_the_connection_string_is_never_listed_nor_shown_in_errors(void)
     pgw_conf_each(conf, look_for_secret, "(set)");
     TEST_ASSERT_EQUAL_STRING(SECRET, pgw__conf_text(conf, "dsn"));
     refuse("dsn", bad,
-           "property `dsn`: the value is not UTF-8; allowed is a libpq connection string or "
+           "property `dsn`: the value is not UTF-8; expected a libpq connection string or "
            "URI in UTF-8, up to 8000 bytes");
 }
 

@@ -96,7 +96,7 @@ void test_refused_arguments_are_not_sent(void)
     REFUSED(pgw_cron_create(FAKE_H, "s", "@daily", &o, NULL));
     o.misfire = PGW_MISFIRE_SKIP, o.grace_ms = 999;
     REFUSED(pgw_cron_create(FAKE_H, "s", "@daily", &o, NULL));
-    TEST_ASSERT_EQUAL_STRING("argument `opts->grace_ms` is 999: allowed is 1000 .. 86400000 with "
+    TEST_ASSERT_EQUAL_STRING("argument `opts->grace_ms` is 999: expected 1000..86400000 with "
                              "PGW_MISFIRE_SKIP: every tick is found a little late",
                              fake.message);
     o.misfire = PGW_MISFIRE_ALL, o.grace_ms = 0, o.timeout_ms = 99;

@@ -259,7 +259,7 @@ void test_many_is_all_or_none_also_in_what_is_refused(void)
     jobs[1].priority = 0;
     jobs[1].struct_size = sizeof(size_t);
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_enqueue_many(FAKE_H, "q", jobs, 2, results));
-    ASSERT_SAYS("the same in all of them");
+    ASSERT_SAYS("the same size in all elements");
     TEST_ASSERT_EQUAL_size_t(1, fake.index);
     jobs[1] = jobs[0];
     jobs[1].op = "00000000-0000-0000-0000-0000000000ab"; /* it would be of the whole call */
@@ -545,10 +545,10 @@ void test_a_claim_refuses_invalid_arguments(void)
     ASSERT_SAYS(words)
     BAD("`opts->struct_size` is 4096", o.struct_size = 4096);
     BAD("`opts->queues` is NULL", o.queues = NULL);
-    BAD("`opts->queues_count` is 0: allowed is 1 .. 64", o.queues_count = 0);
+    BAD("`opts->queues_count` is 0: expected 1..64", o.queues_count = 0);
     BAD("`opts->queues_count` is 65", o.queues_count = 65);
     BAD("`opts->queues[1]` has a control character", (o.queues = bad, o.queues_count = 2));
-    BAD("`opts->max` is 0: allowed is 1 .. 10000", o.max = 0);
+    BAD("`opts->max` is 0: expected 1..10000", o.max = 0);
     BAD("`opts->max` is 10001", o.max = 10001);
     BAD("`opts->lease_ms` is 5", o.lease_ms = 5);
     BAD("`opts->wait_ms` is -2", o.wait_ms = -2);
@@ -927,7 +927,7 @@ void test_finishing_verbs_refuse_invalid_arguments(void)
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_complete(FAKE_H, "q", NULL, 1, NULL));
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_complete(FAKE_H, "q", refs, 0, NULL));
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_complete(FAKE_H, "q", refs, 10001, NULL));
-    ASSERT_SAYS("`n` is 10001: allowed is 1 .. 10000");
+    ASSERT_SAYS("`n` is 10001: expected 1..10000");
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_complete(FAKE_H, "q", refs, 1, OUTPUTS(bad_output)));
     ASSERT_SAYS("`opts->outputs[0]`");
     o.retry_ms = -1;
@@ -1237,7 +1237,7 @@ void test_rescheduling_goes_from_id_to_id(void)
     ASSERT_SAYS("`opts->delay_ms` is set together with run_at_us");
     o.run_at_us = PGW_NONE, o.limit = 0;
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_reschedule(FAKE_H, "q", &o, &n));
-    ASSERT_SAYS("`opts->limit` is 0: allowed is 1 or more, or PGW_UNLIMITED");
+    ASSERT_SAYS("`opts->limit` is 0: expected 1 or more, or PGW_UNLIMITED");
     TEST_ASSERT_EQUAL_INT(0, fake.calls);
     TEST_ASSERT_EQUAL_INT64(0, n);
     fake.rows = 0, o.limit = PGW_UNLIMITED;

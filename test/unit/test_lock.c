@@ -452,7 +452,7 @@ void test_a_transaction_does_not_take_what_the_session_holds(void)
 
 /* ---- what callers may pass ---- */
 
-void test_wrong_arguments_are_refused_in_words(void)
+void test_wrong_arguments_are_refused_with_a_message(void)
 {
     pgw_lock *l;
     bool is_free = true;
@@ -467,7 +467,7 @@ void test_wrong_arguments_are_refused_in_words(void)
     ASSERT_SAYS("`opts->mode` is 7");
     TEST_ASSERT_EQUAL(PGW_EINVAL,
                       pgw_lock_acquire(FAKE_H, "a", LOCK_AS(PGW_LOCK_EXCLUSIVE, -2), &l));
-    ASSERT_SAYS("`opts->timeout_ms` is -2: allowed is 0 .. 31536000000, or PGW_UNLIMITED");
+    ASSERT_SAYS("`opts->timeout_ms` is -2: expected 0..31536000000, or PGW_UNLIMITED");
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_lock_is_free(FAKE_H, "a", NULL));
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_lock_is_free(FAKE_H, NULL, &is_free));
     TEST_ASSERT_FALSE(is_free);

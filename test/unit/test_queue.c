@@ -74,15 +74,15 @@ void test_settings_out_of_their_limits(void)
     TEST_ASSERT_EQUAL_MESSAGE(PGW_EINVAL, pgw_queue_set(FAKE_H, "q", &o), words); \
     ASSERT_SAYS(words)
     BAD("`opts->struct_size` is 0", o.struct_size = 0);
-    BAD("`opts->lease_ms` is 99: allowed is 100 .. 86400000", o.lease_ms = 99);
+    BAD("`opts->lease_ms` is 99: expected 100..86400000", o.lease_ms = 99);
     BAD("`opts->backoff_ms` is -1", o.backoff_ms = -1);
     BAD("`opts->backoff_cap_ms` is 31536000001", o.backoff_cap_ms = 31536000001);
     BAD("`opts->retention_ms` is -1", o.retention_ms = -1);
     BAD("`opts->dead_retention_ms` is 0", o.dead_retention_ms = 0);
-    BAD("`opts->max_attempts` is 0: allowed is 1 .. 1000", o.max_attempts = 0);
+    BAD("`opts->max_attempts` is 0: expected 1..1000", o.max_attempts = 0);
     BAD("`opts->max_bytes` is 0", o.max_bytes = 0);
     BAD("`opts->notify` is 2", o.notify = (pgw_switch)2);
-    BAD("`opts->expired` is 2: allowed is 0 .. 1", o.expired = (pgw_expired)2);
+    BAD("`opts->expired` is 2: expected 0..1", o.expired = (pgw_expired)2);
 #undef BAD
     TEST_ASSERT_EQUAL_INT(0, fake.calls);
 }

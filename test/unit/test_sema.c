@@ -311,7 +311,7 @@ void test_a_refused_try_is_one_statement(void)
     ASSERT_SAYS("not enough permits");
 }
 
-void test_wrong_arguments_are_refused_in_words(void)
+void test_wrong_arguments_are_refused_with_a_message(void)
 {
     const pgw_token token = {1, 1};
     pgw_sema_opts o;
@@ -325,7 +325,7 @@ void test_wrong_arguments_are_refused_in_words(void)
     BAD("`opts->permits` is 0", o.permits = 0);
     BAD("`opts->permits` is 10001", o.permits = 10001);
     BAD("`opts->timeout_ms` is -2", o.timeout_ms = -2);
-    BAD("`opts->ttl_ms` is 99: allowed is 100 .. 86400000", o.ttl_ms = 99);
+    BAD("`opts->ttl_ms` is 99: expected 100..86400000", o.ttl_ms = 99);
 #undef BAD
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_sema_acquire(FAKE_H, "", NULL, &got));
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_sema_acquire(NULL, "s", NULL, &got));
