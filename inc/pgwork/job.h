@@ -356,7 +356,10 @@ PGW_API pgw_status pgw_claim(pgw *h, const pgw_claim_opts *opts, pgw_batch **bat
  * @returns in how many ms the rate lets a job pass; PGW_UNLIMITED: the last claim of @p h found
  *   jobs, or none waits for a rate only
  *
- *     if (pgw_claim(h, &opts, &batch) == PGW_OUTCOME_EMPTY && pgw_gated_ms(h) >= 0)
+ *     const char *queues[] = {"mail"};
+ *     pgw_claim_opts o = PGW_CLAIM_OPTS_INIT;
+ *     o.queues = queues, o.queues_count = 1;
+ *     if (pgw_claim(h, &o, &batch) == PGW_OUTCOME_EMPTY && pgw_gated_ms(h) >= 0)
  *         printf("not empty: again in %" PRId64 " ms\n", pgw_gated_ms(h));
  */
 PGW_API int64_t pgw_gated_ms(const pgw *h);

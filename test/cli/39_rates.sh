@@ -130,4 +130,4 @@ refused 'a weight' 2 'meta.rate_weight' pgwork enqueue calls --meta '{"rate_weig
 # nobody but the rate can wake this worker up
 pgwork -q queue create paced && pgwork -q queue rate paced 20 --burst 1
 pgwork -q enqueue paced -J '{"n": 1}' '{"n": 2}' '{"n": 3}' '{"n": 4}' '{"n": 5}' >/dev/null
-is 'work --until-empty waits for the rate' "$(timeout 60 pgwork -q -X poll.min_ms=3600000 -X poll.max_ms=3600000 work paced --until-empty -- echo {n} | sort | tr '\n' ' ')" '1 2 3 4 5 '
+is 'work --until-empty waits for the rate' "$(timeout 60 pgwork -q -X poll.min_ms=3600000 -X poll.max_ms=3600000 work paced --until-empty -- echo '{n}' | sort | tr '\n' ' ')" '1 2 3 4 5 '
