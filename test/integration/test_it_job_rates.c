@@ -5,6 +5,7 @@
 #include "itpgw.h"
 #include "pgtemp.h"
 #include "sqlkit.h"
+#include "windowkit.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -375,11 +376,6 @@ void test_bad_rates_are_named(void)
 
 enum { RACERS = 6, JOBS = 10, BURST = 4, RATE = 40 };
 
-typedef struct grant {
-    long long begun, ended; /* us */
-    int n;
-} grant;
-
 typedef struct grants {
     grant of[RACERS][JOBS];
 } grants;
@@ -414,34 +410,6 @@ static void claim_often(PGconn *conn, int i, void *ctx)
     }
 }
 
-static int by_end(const void *x, const void *y)
-{
-    const grant *p = x, *q = y;
-
-    return (p->ended > q->ended) - (p->ended < q->ended);
-}
-
-/* Jobs that were admitted in a window for certain, less those that may have been. The worst. */
-static long long excess(const grants *of)
-{
-    static grant all[RACERS * JOBS];
-    long long worst = -1000;
-
-    memcpy(all, of->of, sizeof(all));
-    qsort(all, RACERS * JOBS, sizeof(all[0]), by_end);
-    for (int s = 0; s < RACERS * JOBS; s++) {
-        long long sum = 0;
-
-        for (int e = 0; e < RACERS * JOBS; e++) {
-            if (all[e].begun < all[s].begun) continue;
-            sum += all[e].n;
-            if (sum - BURST - (all[e].ended - all[s].begun) * RATE / 1000000 > worst)
-                worst = sum - BURST - (all[e].ended - all[s].begun) * RATE / 1000000;
-        }
-    }
-    return worst;
-}
-
 static long long race(bool group)
 {
     static grants all;
@@ -455,7 +423,7 @@ static long long race(bool group)
         kit_do(a, "SELECT pgwork.queue_rate('q', %d, 1000, %d)", RATE, BURST);
     for (int i = 0; i < 20; i++) put(100, group ? "'{x}'" : "NULL");
     kit_race(RACERS, claim_often, &all);
-    return excess(&all);
+    return window_excess(&all.of[0][0], RACERS * JOBS, BURST, RATE);
 }
 
 void test_no_window_has_more_admissions_than_its_length_and_the_burst_allow(void)

@@ -5,6 +5,7 @@
 #include "itpgw.h"
 #include "pgtemp.h"
 #include "sqlkit.h"
+#include "windowkit.h"
 
 #include <poll.h>
 #include <pthread.h>
@@ -220,11 +221,6 @@ void test_the_same_rate_set_again_refills_nothing(void)
 enum { RACERS = 8, TAKES = 4, RATE = 20, BURST = 5 };
 
 /* When a take began and ended, in us by the server's clock: it was granted in between. */
-typedef struct grant {
-    long long begun, ended;
-    int n;
-} grant;
-
 typedef struct log {
     grant grants[RACERS][TAKES];
 } log_of;
@@ -274,43 +270,15 @@ static void take_often(PGconn *conn, int i, void *ctx)
     }
 }
 
-static int by_end(const void *x, const void *y)
-{
-    const grant *p = x, *q = y;
-
-    return (p->ended > q->ended) - (p->ended < q->ended);
-}
-
-/* Grants that lie in a window for certain, at most those that it may have. The worst excess. */
-static long long excess(const log_of *l)
-{
-    static grant all[RACERS * TAKES];
-    long long worst = -1000;
-
-    memcpy(all, l->grants, sizeof(all));
-    qsort(all, RACERS * TAKES, sizeof(all[0]), by_end);
-    for (int s = 0; s < RACERS * TAKES; s++) {
-        const long long begun = all[s].begun;
-        long long sum = 0;
-
-        for (int e = 0; e < RACERS * TAKES; e++) {
-            if (all[e].begun < begun) continue;
-            sum += all[e].n;
-            if (sum - BURST - (all[e].ended - begun) * RATE / 1000000 > worst)
-                worst = sum - BURST - (all[e].ended - begun) * RATE / 1000000;
-        }
-    }
-    return worst;
-}
-
 static long long race(void)
 {
-    static log_of l; /* of those who died: nothing */
+    static log_of l;
 
+    memset(&l, 0, sizeof(l)); /* of those who died: nothing */
     kit_do(a, "SELECT pgwork.rate_set('race', %d, 1000, %d)", RATE, BURST);
     kit_race(RACERS, take_often, &l);
     kit_do(a, "SELECT pgwork.rate_drop('race')");
-    return excess(&l);
+    return window_excess(&l.grants[0][0], RACERS * TAKES, BURST, RATE);
 }
 
 void test_no_window_has_more_takes_than_its_length_and_the_burst_allow(void)
