@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: PostgreSQL
  *
- * pgwork stats: what waits, runs and died, once or again and again.
+ * pgwork stats: counts jobs by state, once or repeatedly.
  */
 #include <stdio.h>
 #include <string.h>
@@ -14,27 +14,16 @@
 typedef struct sample {
     bool json;
     int64_t now_us;
-    const args *only; /* these queues; none: all */
+    const args *only; /* these queues; if empty: all */
     bool *seen;
     table rows;
 } sample;
-
-/* What its counts look like to who wonders why nothing moves. */
-static const char *stats_state(const pgw_queue_info *q, char text[CLI_DOORS])
-{
-    const pgw_depth *d = q->depth;
-    const char *doors = cli_doors(q, text);
-    if (doors) return doors;
-    if (d->leased > 0) return "active";
-    if (d->ready > 0) return "waiting";
-    return d->gated > 0 ? "gated" : d->delayed > 0 ? "delayed" : "empty";
-}
 
 static int stats_each(const pgw_queue_info *q, void *arg)
 {
     sample *s = arg;
     const pgw_depth *d = q->depth;
-    char text[CLI_DOORS];
+    char text[CLI_QUEUE_STATE];
     bool wanted = s->only->count == 0;
     for (int i = 0; i < s->only->count; i++) {
         if (strcmp(s->only->at[i], q->name) == 0) wanted = s->seen[i] = true;
@@ -45,7 +34,7 @@ static int stats_each(const pgw_queue_info *q, void *arg)
         out_begin(&o);
         out_time(&o, "time", s->now_us);
         out_text(&o, "queue", q->name);
-        out_text(&o, "state", stats_state(q, NULL));
+        out_text(&o, "state", cli_queue_word(q, NULL));
         out_int(&o, "ready", d->ready);
         out_int(&o, "leased", d->leased);
         out_int(&o, "delayed", d->delayed);
@@ -57,7 +46,7 @@ static int stats_each(const pgw_queue_info *q, void *arg)
         return 0;
     }
     table_text(&s->rows, q->name);
-    table_text(&s->rows, stats_state(q, text));
+    table_text(&s->rows, cli_queue_word(q, text));
     table_int(&s->rows, d->ready);
     table_int(&s->rows, d->leased);
     table_int(&s->rows, d->delayed);
@@ -122,7 +111,7 @@ int cmd_stats(cli *c, int argc, char **argv)
     for (int updates = 1;; updates++) {
         code = stats_once(c, &a, at_most, true);
         if (pgw_stop_count(c->stop) > 0) return signals_code();
-        /* try again after a lost server, not after another error */
+        /* try again after a lost connection, not after another error */
         if (code > CLI_NOTHING && code != CLI_SERVER) return code;
         if (count && updates == count) return code;
         if (!signals_sleep(c, interval_ms)) return signals_code();

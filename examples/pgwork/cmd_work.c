@@ -19,17 +19,17 @@
 #include "template.h"
 #include "text.h"
 
-/* What the command says by its exit code; of sysexits.h. */
-#define WORK_DEAD  65 /* EX_DATAERR: this job can never be done */
-#define WORK_LATER 75 /* EX_TEMPFAIL: not now */
+/* Exit codes of the command, from sysexits.h. */
+#define WORK_DEAD  65 /* EX_DATAERR: no attempt can succeed */
+#define WORK_LATER 75 /* EX_TEMPFAIL: try later */
 
 #define WORK_OUTPUT_MAX 65536
 
-#define WORK_AFTER_MS 2000 /* for the report of a command that was killed */
+#define WORK_AFTER_MS 2000 /* for the verdict of a command that was killed */
 
 extern char **environ;
 
-/* A command that cannot be started any more. */
+/* Set when the command can no longer be started. */
 typedef struct work_end {
     atomic_int broken; /* errno; 0: none */
     const char *command;
@@ -37,16 +37,17 @@ typedef struct work_end {
 
 typedef struct work {
     const cli *c;
-    char *const *command; /* NULL: only some kinds have one */
+    char *const *command; /* NULL: only some kinds have a command */
     bool keep_output, literal, body;
     int64_t grace_ms, later_ms;
-    int hold;      /* exit code that holds the queue; 0: none */
-    work_end *end; /* of the worker */
+    int hold;              /* exit code that holds the queue; 0: none */
+    const wordlist *files; /* of -d: a database each; none: that of the environment */
+    work_end *end;         /* of the worker */
 } work;
 
 /* -- the environment of a command ----------------------------------------------------------- */
 
-#define WORK_VARIABLES 6
+#define WORK_VARIABLES 7
 
 static char *work_variable(const char *name, const char *value)
 {
@@ -63,7 +64,7 @@ static char *work_number(const char *name, int64_t value)
     return work_variable(name, digits);
 }
 
-/* Is it one of those that we set? */
+/* Is it a variable that we set? */
 static bool work_sets(char *const *ours, const char *variable)
 {
     for (int i = 0; i < WORK_VARIABLES; i++) {
@@ -72,10 +73,12 @@ static bool work_sets(char *const *ours, const char *variable)
     return false;
 }
 
-/* A worker may be run by another one's command. Where a name is there twice, the first one counts
- * for getenv(), for shells the last. */
-static char **work_environment(const pgw_job *job)
+/* Replaces inherited variables, because the command of another worker may run this one. Of a name
+ * that is there twice, getenv() uses the first, and shells use the last. */
+static char **work_environment(const work *w, const pgw_task *task)
 {
+    const pgw_job *job = pgw_task_job(task);
+    size_t source = pgw_task_source(task);
     size_t count = 0, n = WORK_VARIABLES;
     char token[PGW_TOKEN_TEXT_SIZE];
     while (environ[count]) count++;
@@ -86,6 +89,7 @@ static char **work_environment(const pgw_job *job)
     env[3] = work_variable("PGWORK_QUEUE", pgw_job_queue(job));
     env[4] = work_variable("PGWORK_KIND", pgw_job_kind(job));
     env[5] = work_variable("PGWORK_TOKEN", pgw_token_format(pgw_job_ref(job).token, token));
+    env[6] = work_variable("PGWORK_DSN_FILE", w->files->count ? w->files->at[source] : "");
     for (size_t i = 0; i < count; i++) {
         if (!work_sets(env, environ[i])) env[n++] = environ[i];
     }
@@ -98,9 +102,10 @@ static void work_environment_free(char **env)
     free(env);
 }
 
-/* -- what an end means ---------------------------------------------------------------------- */
+/* -- verdicts ------------------------------------------------------------------------------- */
 
-/* The job's error: @p first and @p last, each of which may be empty. The last line says most. */
+/* Sets the error of the job: @p first and @p last, each of which may be empty. Lists show the last
+ * line. */
 static void work_set_error(pgw_task *task, const char *first, const char *last)
 {
     buf t = {0};
@@ -111,8 +116,8 @@ static void work_set_error(pgw_task *task, const char *first, const char *last)
     buf_free(&t);
 }
 
-/* A job that is ours, and not cancelled, is a dead letter after the last failure, too. */
-static pgw_verdict work_tell(const work *w, pgw_task *task, pgw_verdict verdict, const char *what)
+/* After its last failure, a job that is not lost or cancelled is a dead letter, too. */
+static pgw_verdict work_report(const work *w, pgw_task *task, pgw_verdict verdict, const char *what)
 {
     const pgw_job *job = pgw_task_job(task);
     int attempt = pgw_job_attempt(job), most = pgw_job_max_attempts(job);
@@ -125,32 +130,32 @@ static pgw_verdict work_tell(const work *w, pgw_task *task, pgw_verdict verdict,
     return verdict;
 }
 
-/* What happened says more than the words before it. */
+/* Stopped by us: the cause comes last. */
 static pgw_verdict work_failed(const work *w, pgw_task *task, pgw_verdict verdict, const char *what,
                                const char *words)
 {
     work_set_error(task, words ? words : "", what);
-    return work_tell(w, task, verdict, what);
+    return work_report(w, task, verdict, what);
 }
 
-/* An exit code says less. */
+/* An exit code comes first, because stderr is more specific. */
 static pgw_verdict work_exited(const work *w, pgw_task *task, int code, const char *words)
 {
     char what[64];
     snprintf(what, sizeof what, "exit %d", code);
     work_set_error(task, what, words);
-    return work_tell(w, task, code == WORK_DEAD ? PGW_VERDICT_DEAD : PGW_VERDICT_RETRY, what);
+    return work_report(w, task, code == WORK_DEAD ? PGW_VERDICT_DEAD : PGW_VERDICT_RETRY, what);
 }
 
 static pgw_verdict work_interrupted(const work *w, pgw_task *task, const child *ch)
 {
     if (ch->signaled & PGW_SIGNAL_LOST) {
-        /* another worker may have it by now; whatever we say is refused */
+        /* another worker may have the job: any verdict is refused */
         return work_failed(w, task, PGW_VERDICT_RETRY,
                            "the lease was lost, the command was stopped", NULL);
     }
     if (ch->signaled & PGW_SIGNAL_CANCELED) {
-        /* a failure of a cancelled job is its end */
+        /* a cancelled job is removed when it fails */
         return work_failed(w, task, PGW_VERDICT_RETRY, "cancelled, the command was stopped", NULL);
     }
     if (ch->signaled & PGW_SIGNAL_TIMEOUT) {
@@ -174,7 +179,7 @@ static void work_keep(const work *w, pgw_task *task, const child *ch)
     buf_free(&t);
 }
 
-/* errno in words, by many threads at once. */
+/* The text of errno, safe in threads. */
 static void work_reason(char *to, size_t size, int failed)
 {
     if (strerror_r(failed, to, size) != 0) snprintf(to, size, "errno %d", failed);
@@ -206,13 +211,13 @@ static pgw_verdict work_ended(const work *w, pgw_task *task, const child *ch)
     return work_exited(w, task, code, ch->error);
 }
 
-/* Is the command's name the job's choice? */
+/* Does the name of the command come from the job? */
 static bool work_is_chosen(const work *w)
 {
     return !w->literal && template_has_place(w->command[0]);
 }
 
-/* The name is the payload's: what it has of control characters is not for a log. */
+/* The name comes from the payload, so control characters are escaped. */
 static pgw_verdict work_ill_chosen(const work *w, pgw_task *task, const char *name, int failed)
 {
     char reason[128], what[512];
@@ -225,7 +230,7 @@ static pgw_verdict work_ill_chosen(const work *w, pgw_task *task, const char *na
     return verdict;
 }
 
-/* The command did not start: because of this job, or of the moment, or for good. */
+/* After a failed start: decides whether the job, a temporary lack, or the command is the cause. */
 static pgw_verdict work_unstarted(const work *w, pgw_task *task, const char *name, int failed)
 {
     if (failed == E2BIG) {
@@ -240,7 +245,7 @@ static pgw_verdict work_unstarted(const work *w, pgw_task *task, const char *nam
         return work_failed(w, task, PGW_VERDICT_SNOOZE, what, NULL);
     }
     if (work_is_chosen(w)) return work_ill_chosen(w, task, name, failed);
-    /* the next job would fare no better; once, since a second time would end those that run */
+    /* the next job would fail, too; notify once, because the second time stops running jobs */
     if (atomic_exchange(&w->end->broken, failed) == 0) {
         w->end->command = w->command[0];
         if (pgw_stop_count(w->c->stop) == 0) pgw_stop_notify(w->c->stop);
@@ -269,7 +274,7 @@ static pgw_verdict work_job(pgw_task *task, void *arg)
         return work_failed(w, task, ours ? PGW_VERDICT_RETRY : PGW_VERDICT_DEAD, why, NULL);
     }
     child ch = {.argv = filled ? filled : w->command,
-                .envp = work_environment(job),
+                .envp = work_environment(w, task),
                 .input = w->body ? body : payload,
                 .input_size = w->body   ? body_size
                               : payload ? strlen(payload)
@@ -291,11 +296,13 @@ static pgw_verdict work_job(pgw_task *task, void *arg)
 
 /* -- the worker ----------------------------------------------------------------------------- */
 
-static void work_summary(const cli *c, const pgw_worker_stats *s)
+/* @p file: of which database; NULL: of all. */
+static void work_summary(const cli *c, const pgw_worker_stats *s, const char *file)
 {
     if (c->json) {
         out o;
         out_begin(&o);
+        if (file) out_text(&o, "dsn_file", file);
         out_int(&o, "claimed", s->claimed);
         out_int(&o, "completed", s->completed);
         out_int(&o, "failed", s->failed);
@@ -309,32 +316,49 @@ static void work_summary(const cli *c, const pgw_worker_stats *s)
         return;
     }
     cli_say(c,
-            "%" PRId64 " completed, %" PRId64 " failed, %" PRId64 " dead, %" PRId64
+            "%s%s%" PRId64 " completed, %" PRId64 " failed, %" PRId64 " dead, %" PRId64
             " snoozed, %" PRId64 " released, %" PRId64 " refused, %" PRId64 " lost",
-            s->completed, s->failed, s->dead, s->snoozed, s->released, s->refused, s->lost);
+            file ? file : "", file ? ": " : "", s->completed, s->failed, s->dead, s->snoozed,
+            s->released, s->refused, s->lost);
+}
+
+static void work_summaries(const work *w, const pgw_worker *worker)
+{
+    pgw_worker_stats s = PGW_WORKER_STATS_INIT;
+    for (size_t i = 0; w->files->count > 1 && i < w->files->count; i++) {
+        pgw_worker_get_source_stats(worker, i, &s);
+        work_summary(w->c, &s, w->files->at[i]);
+    }
+    pgw_worker_get_stats(worker, &s);
+    work_summary(w->c, &s, NULL);
 }
 
 typedef struct work_news {
     const cli *c;
     const args *a;
+    size_t databases;
 } work_news;
 
-/* The first claim was answered. */
+/* Called after the first claim. */
 static void work_announce(void *arg)
 {
     const cli *c = ((const work_news *)arg)->c;
     const args *a = ((const work_news *)arg)->a;
+    size_t databases = ((const work_news *)arg)->databases;
     buf t = {0};
+    char from[48] = "";
     for (int i = 0; i < a->count; i++) {
         if (i > 0) buf_puts(&t, ", ");
         buf_puts(&t, a->at[i]);
     }
-    cli_say(c, "working on %s, %s at a time", t.at, pgw_conf_get(c->conf, "worker.concurrency"));
+    if (databases > 1) snprintf(from, sizeof from, " of %zu databases", databases);
+    cli_say(c, "working on %s%s, %s at a time", t.at, from,
+            pgw_conf_get(c->conf, "worker.concurrency"));
     buf_free(&t);
     sd_notify("READY=1");
 }
 
-/* A worker that could not be made has no message: which name is it? */
+/* pgw_worker_new() returns no message: find the name that is not valid. */
 static int work_refused(const cli *c, const work *w, const args *a, pgw_status st)
 {
     for (int i = 0; st == PGW_EINVAL && i < a->count; i++) {
@@ -356,54 +380,93 @@ static int work_refused(const cli *c, const work *w, const args *a, pgw_status s
                     "%d queues: a worker serves 1 to 64", a->count);
 }
 
-/* It has ended for lack of jobs before it could warn of a queue that is not there. */
-static void work_look_for(cli *c, const args *a)
+/* A worker that ends when its queues are empty warns about missing queues at the end. */
+static void work_check_queues(cli *c, const args *a)
 {
     if (cli_open(c, false) != CLI_DONE) return;
-    for (int i = 0; i < a->count; i++) cli_look_for(c, a->at[i]);
+    for (int i = 0; i < a->count; i++) cli_check_queue(c, a->at[i]);
 }
 
-static int work_run(cli *c, work *all, size_t n, const kinds *k, const args *a, bool once)
+static int work_set_holder(pgw_conf *conf, const char *holder)
+{
+    if (!holder || pgw_conf_set(conf, "holder", holder) == PGW_OK) return CLI_DONE;
+    return cli_fail(CLI_USAGE, NULL, "%s", pgw_conf_error(conf));
+}
+
+/* The databases of all files of -d but the first. */
+static int work_add_sources(const work *w, pgw_worker *worker)
+{
+    for (size_t i = 1; i < w->files->count; i++) {
+        cli c = *w->c;
+        pgw_conf *conf;
+        c.dsn_file = w->files->at[i];
+        int code = cli_configure(&c, &conf);
+        if (code != CLI_DONE) return code;
+        code = work_set_holder(conf, pgw_conf_get(w->c->conf, "holder"));
+        pgw_status st = code == CLI_DONE ? pgw_worker_add_source(worker, conf) : PGW_OK;
+        pgw_conf_free(conf);
+        if (st < 0) return cli_fail_with(st, pgw_worker_error(worker), NULL);
+        if (code != CLI_DONE) return code;
+    }
+    return CLI_DONE;
+}
+
+/* Handlers by kind, and databases. */
+static int work_equip(pgw_worker *worker, work *all, const kinds *k)
+{
+    for (size_t i = 0; i < k->count; i++) {
+        pgw_status st = pgw_worker_handle(worker, k->at[i].name, work_job, &all[i], &k->at[i].opts);
+        if (st < 0) return cli_fail_with(st, pgw_worker_error(worker), NULL);
+    }
+    return work_add_sources(&all[k->count], worker);
+}
+
+/* The exit code of a worker that has run. */
+static int work_outcome(const work *w, const pgw_worker *worker, pgw_status st, bool once)
+{
+    bool stopped = pgw_stop_count(w->c->stop) > 1;
+    pgw_worker_stats s = PGW_WORKER_STATS_INIT;
+    if (st < 0) {
+        int code = cli_fail_with(st, pgw_worker_error(worker), NULL);
+        /* even KILL did not end the command: report the signal, not the timeout */
+        return st == PGW_ETIMEDOUT && stopped ? signals_code() : code;
+    }
+    if (w->end->broken) {
+        return cli_fail(w->end->broken == ENOENT ? 127 : 126,
+                        "the job was requeued, no attempt was counted", "cannot start %s: %s",
+                        w->end->command, strerror(w->end->broken));
+    }
+    if (stopped) return signals_code();
+    pgw_worker_get_stats(worker, &s);
+    return once && s.completed == 0 ? CLI_NOTHING : CLI_DONE;
+}
+
+static int work_run(cli *c, work *all, const kinds *k, const args *a, bool once)
 {
     pgw_worker *worker;
     pgw_worker_stats s = PGW_WORKER_STATS_INIT;
-    work_news news = {c, a};
-    work *w = &all[n - 1];
+    work *w = &all[k->count];
+    work_news news = {c, a, w->files->count};
     pgw_status st =
         pgw_worker_new(c->conf,
                        &(pgw_worker_spec){sizeof(pgw_worker_spec), (const char *const *)a->at,
                                           (size_t)a->count, w->command ? work_job : NULL, NULL, w},
                        &worker);
     if (st < 0) return work_refused(c, w, a, st);
-    for (size_t i = 0; i < k->count; i++) {
-        st = pgw_worker_handle(worker, k->at[i].name, work_job, &all[i], &k->at[i].opts);
-        if (st < 0) {
-            int code = cli_fail_with(st, pgw_worker_error(worker), NULL);
-            pgw_worker_free(worker);
-            return code;
-        }
+    int code = work_equip(worker, all, k);
+    if (code != CLI_DONE) {
+        pgw_worker_free(worker);
+        return code;
     }
     pgw_worker_on_ready(worker, work_announce, &news);
     st = pgw_worker_run(worker, c->stop);
     sd_notify("STOPPING=1");
+    code = work_outcome(w, worker, st, once);
     pgw_worker_get_stats(worker, &s);
-    int code = CLI_DONE;
-    if (st < 0) {
-        code = cli_fail_with(st, pgw_worker_error(worker), NULL);
-        /* one that not even KILL has ended: the signal says more than a time that is over */
-        if (st == PGW_ETIMEDOUT && pgw_stop_count(c->stop) > 1) code = signals_code();
-    } else if (w->end->broken) {
-        code = cli_fail(w->end->broken == ENOENT ? 127 : 126,
-                        "the job was requeued, no attempt was counted", "cannot start %s: %s",
-                        w->end->command, strerror(w->end->broken));
-    } else if (pgw_stop_count(c->stop) > 1) {
-        code = signals_code();
-    } else if (once) {
-        code = s.completed > 0 ? CLI_DONE : CLI_NOTHING;
-    }
+    if (st >= 0 && s.claimed == 0 && w->files->count < 2 && pgw_stop_count(c->stop) == 0)
+        work_check_queues(c, a);
+    work_summaries(w, worker);
     pgw_worker_free(worker);
-    if (st >= 0 && s.claimed == 0 && pgw_stop_count(c->stop) == 0) work_look_for(c, a);
-    work_summary(c, &s);
     return cli_finish(code);
 }
 
@@ -422,7 +485,7 @@ static bool work_is_shell(const char *command)
     return false;
 }
 
-/* A payload is not to be read as a program: sh -ec '...', bash -euo pipefail -c '...'. */
+/* A payload must not become part of a program: sh -ec '...', bash -euo pipefail -c '...'. */
 static bool work_begins_trap(char *const *command)
 {
     bool script = false;
@@ -438,7 +501,7 @@ static bool work_begins_trap(char *const *command)
     return script && *command && template_has_place(*command);
 }
 
-/* Also behind env, timeout, sudo, pgwork lock and all others that run what follows. */
+/* Also after env, timeout, sudo, pgwork lock and others that run a command. */
 static bool work_is_shell_trap(char *const *command)
 {
     while (*command && !work_begins_trap(command)) command++;
@@ -465,8 +528,8 @@ static int work_find(const work *w)
                     strerror(missing));
 }
 
-/* -j, else what -X says, else 1. Never 0: a command in the thread that runs the worker would keep
- * it from extending leases. */
+/* Sets the number of threads: -j, else -X, else 1. Never 0: then the worker would extend no leases
+ * while a command runs. */
 static int work_set_threads(cli *c, int jobs)
 {
     static const char name[] = "worker.concurrency";
@@ -479,8 +542,8 @@ static int work_set_threads(cli *c, int jobs)
     return cli_set(c, name, jobs > 0 ? jobs : 1);
 }
 
-/* The worker leaves a command behind, and no longer extends the lease of one that has had its time,
- * after worker.stop_ms: by then it has to be killed and reported. */
+/* After worker.stop_ms the worker gives up a command and stops extending its lease. So the command
+ * must be killed and its verdict sent before that. */
 static int work_set_grace(cli *c, int64_t grace_ms)
 {
     static const char name[] = "worker.stop_ms";
@@ -490,7 +553,7 @@ static int work_set_grace(cli *c, int64_t grace_ms)
     return cli_set(c, name, enough);
 }
 
-/* The commands of the kinds, in their order, and last that of all others. */
+/* The commands of the kinds, in order, and last the command of all others. */
 static int work_commands(cli *c, work *all, size_t n, const kinds *k)
 {
     for (size_t i = 0; i < n; i++) {
@@ -539,10 +602,7 @@ static int work_configure(cli *c, const work_given *g, int64_t grace_ms)
         pgw_conf_set(c->conf, "worker.until_empty", "on") != PGW_OK) {
         return cli_fail(CLI_OTHER, NULL, "%s", pgw_conf_error(c->conf));
     }
-    if (g->holder && pgw_conf_set(c->conf, "holder", g->holder) != PGW_OK) {
-        return cli_fail(CLI_USAGE, NULL, "%s", pgw_conf_error(c->conf));
-    }
-    return CLI_DONE;
+    return work_set_holder(c->conf, g->holder);
 }
 
 static int work_main(cli *c, const work *w, const kinds *k, const args *a, const work_given *g)
@@ -555,7 +615,7 @@ static int work_main(cli *c, const work *w, const kinds *k, const args *a, const
     if (code == CLI_DONE) code = signals_install(c);
     if (code == CLI_DONE) code = signals_pass(c, g->pass);
     if (code == CLI_DONE) code = work_configure(c, g, w->grace_ms);
-    if (code == CLI_DONE) code = work_run(c, all, n, k, a, g->once);
+    if (code == CLI_DONE) code = work_run(c, all, k, a, g->once);
     free(all);
     return code;
 }
@@ -564,8 +624,9 @@ int cmd_work(cli *c, int argc, char **argv)
 {
     work_given g = {0};
     work_end end = {0};
-    work w = {.c = c, .grace_ms = 5000, .later_ms = 30000, .end = &end};
-    wordlist commands = {0}, jobs = {0}, timeouts = {0};
+    wordlist commands = {0}, jobs = {0}, timeouts = {0}, files = {0};
+    work w = {.c = c, .grace_ms = 5000, .later_ms = 30000, .files = &files, .end = &end};
+    if (c->dsn_file) wordlist_add(&files, c->dsn_file); /* before the command */
     const opt opts[] = {
         {'j', "jobs", "N", "run up to N commands at a time (1)", .number = &g.threads, .min = 1,
          .max = 1024},
@@ -580,18 +641,20 @@ int cmd_work(cli *c, int argc, char **argv)
          .max = CLI_DAY},
         {0, "later", "TIME", "delay of a job after exit code 75 (30s)", .ms = &w.later_ms,
          .max = 10 * CLI_YEAR},
-        {0, "kind", "KIND=COMMAND", "for this kind; its words end at blanks; may be repeated",
+        {0, "kind", "KIND=COMMAND", "a command for this kind, without quotes; may be repeated",
          .words = &commands},
-        {0, "kind-jobs", "KIND=N", "N commands of this kind at a time; may be repeated",
+        {0, "kind-jobs", "KIND=N", "run up to N commands of this kind; may be repeated",
          .words = &jobs},
         {0, "kind-timeout", "KIND=TIME", "--timeout for this kind; may be repeated",
          .words = &timeouts},
-        {0, "hold", "CODE", "exit code that puts a job off, and holds its queue as long (none)",
+        {0, "hold", "CODE", "exit code that delays the job and holds its queue (none)",
          .number = &w.hold, .min = 1, .max = 255},
         {'k', "keep-output", NULL, "keep stdout as the job's output, up to 64 KB",
          .flag = &w.keep_output},
         {'b', "body", NULL, "write the body to stdin, not the payload", .flag = &w.body},
         {0, "literal", NULL, "replace no placeholders in COMMAND", .flag = &w.literal},
+        {'d', "dsn-file", "FILE", "connection string of a database; may be repeated",
+         .words = &files},
         {0, "holder", "NAME", "name of the worker (host:pid)", .text = &g.holder},
         {0, "pass", "SIGNALS", "pass these signals to commands: USR1,USR2,HUP", .text = &g.pass},
         {.name = NULL}};
@@ -602,8 +665,8 @@ int cmd_work(cli *c, int argc, char **argv)
                  "the payload, and {id}, {attempt}, {queue}, {kind} by these properties of the\n"
                  "job. {{name}} becomes {name}. A job whose payload lacks the member becomes a\n"
                  "dead letter at its first attempt. COMMAND reads the payload on stdin.\n"
-                 "PGWORK_JOB_ID, PGWORK_ATTEMPT, PGWORK_MAX_ATTEMPTS, PGWORK_QUEUE, PGWORK_KIND\n"
-                 "and PGWORK_TOKEN are set.",
+                 "PGWORK_JOB_ID, PGWORK_ATTEMPT, PGWORK_MAX_ATTEMPTS, PGWORK_QUEUE, PGWORK_KIND,\n"
+                 "PGWORK_TOKEN and PGWORK_DSN_FILE are set; `pgwork progress JSON` reads them.",
         .more = "The exit code of COMMAND decides what happens to the job:\n"
                 "\n"
                 "  0        the job is done\n"
@@ -621,7 +684,7 @@ int cmd_work(cli *c, int argc, char **argv)
                 "  pgwork work site -j8 --kind 'video=./transcode {file}' --kind-jobs video=2 -- "
                 "./handle {kind}",
         .min = 1,
-        .max = -1, /* more than 64 are refused in its own words */
+        .max = -1, /* more than 64 are refused later */
         .missing = "QUEUE",
         .command = true,
         .instead = &commands,
@@ -629,6 +692,7 @@ int cmd_work(cli *c, int argc, char **argv)
     args a;
     int code = opts_parse(c, &a, &use, opts, argc, argv);
     if (code != OPTS_GO) return code;
+    if (files.count) c->dsn_file = files.at[0];
     w.command = a.command;
     kinds k;
     code = kinds_read(c, &k, &commands, &jobs, &timeouts);
@@ -637,5 +701,6 @@ int cmd_work(cli *c, int argc, char **argv)
     free(commands.at);
     free(jobs.at);
     free(timeouts.at);
+    free(files.at);
     return code;
 }

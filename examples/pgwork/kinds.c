@@ -19,7 +19,7 @@ static char *kinds_keep(const char *text, size_t n)
     return kept;
 }
 
-/* The words of a command: no quotes, and no shell. Free the first one, and the array. */
+/* Splits a command at blanks, without quotes. The caller frees the first word and the array. */
 static char **kinds_split(const char *text)
 {
     size_t n = 0;

@@ -31,7 +31,7 @@ void buf_puts(buf *t, const char *s)
     buf_add(t, s, strlen(s));
 }
 
-/* As JSON escapes it. */
+/* Adds a JSON escape. */
 static void out_add_unseen(buf *t, uint32_t c)
 {
     char escape[16];
@@ -48,7 +48,7 @@ void buf_add_json(buf *t, const char *bytes, size_t n)
 {
     static const char from[] = "\"\\\b\f\n\r\t", to[] = "\"\\bfnrt";
     buf_add(t, "\"", 1);
-    size_t plain = 0, i = 0, step; /* bytes[plain .. i) goes out as it is */
+    size_t plain = 0, i = 0, step; /* bytes[plain .. i) needs no escape */
     for (; i < n; i += step) {
         uint32_t unseen = text_unseen(&step, bytes + i, n - i);
         const char *at = memchr(from, bytes[i], sizeof from - 1);
@@ -71,7 +71,7 @@ void buf_add_json_text(buf *t, const char *json)
     size_t n = strlen(json), plain = 0, i = 0, step;
     for (; i < n; i += step) {
         uint32_t unseen = text_unseen(&step, json + i, n - i);
-        if (unseen < 0x7f || unseen == 0xfffd) continue; /* blanks between words */
+        if (unseen < 0x7f || unseen == 0xfffd) continue; /* whitespace between tokens */
         buf_add(t, json + plain, i - plain);
         out_add_unseen(t, unseen);
         plain = i + step;
@@ -213,7 +213,7 @@ static void out_tags(out *o, const pgw_job *job)
     buf_free(&tags);
 }
 
-void out_job(const pgw_job *job, bool claimed, int64_t running_us)
+void out_job(const pgw_job *job, bool claimed, int64_t running_us, const char *attempts)
 {
     out o;
     size_t size;
@@ -252,8 +252,10 @@ void out_job(const pgw_job *job, bool claimed, int64_t running_us)
         out_time(&o, "expires_at", pgw_job_expires_us(job));
         out_text(&o, "error", pgw_job_error(job));
         out_json(&o, "output", pgw_job_output(job));
+        out_json(&o, "progress", pgw_job_progress(job));
         out_bool(&o, "payload_hidden", pgw_job_payload_hidden(job));
     }
+    if (attempts) out_json(&o, "attempts", attempts);
     out_end(&o);
 }
 
@@ -303,7 +305,7 @@ void table_rate(table *t, const pgw_rate_opts *rate)
     table_text(t, rate ? text : NULL);
 }
 
-/* In columns of a terminal: a Chinese character takes two, an accent that stands alone none. */
+/* The width on a terminal: a Chinese character has two columns, a combining accent none. */
 static size_t table_width(const char *s)
 {
     size_t width = 0;
@@ -331,7 +333,7 @@ static void table_put(const char *s, size_t width, bool right, bool last)
 
 void table_end(table *t)
 {
-    /* what is shown is UTF-8, whatever the user's locale is */
+    /* wcwidth() needs a UTF-8 locale, whatever the user's is */
     locale_t utf8 = newlocale(LC_CTYPE_MASK, "C.UTF-8", (locale_t)0), before = uselocale(utf8);
     size_t *width = cli_alloc(t->columns * sizeof *width);
     for (size_t i = 0; i < t->columns; i++) {

@@ -103,7 +103,7 @@ typedef enum pgw_key_scope {
 /** What an enqueue does when its unique key is taken. */
 typedef enum pgw_key_policy {
     PGW_KEY_POLICY_SKIP,    /* nothing: PGW_OUTCOME_EXISTS */
-    PGW_KEY_POLICY_REPLACE, /* put what key_replace names into the waiting job:
+    PGW_KEY_POLICY_REPLACE, /* replace what key_replace names in the waiting job:
                              * PGW_OUTCOME_REPLACED; if that job runs: PGW_OUTCOME_EXISTS */
     PGW_KEY_POLICY_ERROR,   /* fail: PGW_EEXISTS */
     PGW_KEY_POLICY_DELAY /* debounce: replace payload and time of the waiting job. It runs when no
@@ -130,16 +130,16 @@ typedef struct pgw_job_spec {
     int priority;             /* 0 (first) .. 9 */
     int64_t run_at_us;        /* not before, server's clock, up to ten years from now; PGW_NONE: at once */
     int64_t delay_ms;         /* or: time from now, up to ten years; not together with run_at_us */
-    int max_attempts;         /* 1 .. 1000, or PGW_UNLIMITED; PGW_DEFAULT: as the queue says */
-    int64_t lease_ms;         /* 100 .. 86,400,000; PGW_DEFAULT: as the claim or the queue says */
+    int max_attempts;         /* 1 .. 1000, or PGW_UNLIMITED; PGW_DEFAULT: those of the queue */
+    int64_t lease_ms;         /* 100 .. 86,400,000; PGW_DEFAULT: that of the claim or the queue */
     const char *const *tags;
     size_t tags_count;        /* up to 32, each 1 to 255 bytes */
     const char *key;          /* unique key, 1 to 255 bytes; NULL: none */
     pgw_key_scope key_scope;
     pgw_key_policy key_policy;
     int64_t key_period_ms;    /* for PGW_KEY_SCOPE_PERIOD and PGW_KEY_POLICY_DELAY: 1 ms to a year */
-    const char *group;        /* has a limit (pgwork/group.h), 1 to 255 bytes; NULL: none */
-    int64_t expires_us;       /* not started after it, server's clock; PGW_NONE: never. See pgw_queue_opts.expired */
+    const char *group;        /* a group, which has a limit: see pgwork/group.h; 1 to 255 bytes; NULL: none */
+    int64_t expires_us;       /* not started after this time, server's clock; PGW_NONE: never. See pgw_queue_opts.expired */
     const char *meta;         /* a JSON object that a claim returns, such as a trace context; NULL: none.
                                * "timeout_ms" in it, 1 .. 2,592,000,000: the job's timeout in a worker;
                                * "rate_weight", 1 .. 1,000,000: what it takes from a rate, see rate.h */
@@ -305,7 +305,7 @@ typedef struct pgw_claim_opts {
     size_t queues_count; /* 1 .. 64 */
     int max;             /* 1 .. 10,000 jobs */
     const char *holder;  /* name of the holder, up to 255 bytes; NULL: property `holder` (host:pid) */
-    int64_t lease_ms;    /* 100 .. 86,400,000; PGW_DEFAULT: as the queue says. A lease of the job overrides it */
+    int64_t lease_ms;    /* 100 .. 86,400,000; PGW_DEFAULT: that of the queue. A lease of the job overrides it */
     int64_t wait_ms;     /* longest wait for a first job; 0: none; PGW_UNLIMITED: until stopped */
     bool apart;           /* jobs will be finished one by one in long transactions */
 } pgw_claim_opts;
@@ -343,7 +343,7 @@ typedef struct pgw_claim_opts {
  *             ref = pgw_job_ref(job);
  *             work(pgw_job_payload(job));
  *             st = pgw_complete(h, pgw_job_queue(job), &ref, 1, NULL);
- *             if (st == PGW_ELEASE) work("too late: somebody else may have done it");
+ *             if (st == PGW_ELEASE) work("too late: another worker may have done it");
  *         }
  *         pgw_batch_free(batch);
  *     }
@@ -406,7 +406,7 @@ typedef struct pgw_complete_opts {
  *     pgw_complete_opts o = PGW_COMPLETE_OPTS_INIT;
  *     o.outputs = &output;
  *     if (pgw_complete(h, "images", &ref, 1, &o) == PGW_ELEASE)
- *         puts(ref.outcome == PGW_ENOTFOUND ? "it is gone" : "somebody else has it");
+ *         puts(ref.outcome == PGW_ENOTFOUND ? "it is gone" : "another worker has it");
  */
 PGW_API pgw_status pgw_complete(pgw *h, const char *queue, pgw_ref *refs, size_t n,
                                 const pgw_complete_opts *opts);
@@ -415,7 +415,7 @@ PGW_API pgw_status pgw_complete(pgw *h, const char *queue, pgw_ref *refs, size_t
 typedef struct pgw_fail_opts {
     size_t struct_size;
     const char *error; /* text kept with the job, cut at 8,000 bytes; what is not UTF-8 becomes "?" */
-    int64_t retry_ms;  /* delay of the next attempt, up to a year; PGW_DEFAULT: exponential backoff with full jitter as the queue says */
+    int64_t retry_ms;  /* delay of the next attempt, up to a year; PGW_DEFAULT: the exponential backoff of the queue, with full jitter */
     bool dead;         /* true: a dead letter at once */
 } pgw_fail_opts;
 #define PGW_FAIL_OPTS_INIT {sizeof(pgw_fail_opts), NULL, PGW_DEFAULT, false}
@@ -471,17 +471,17 @@ typedef struct pgw_hold_opts {
 #define PGW_HOLD_OPTS_INIT {sizeof(pgw_hold_opts), 1000, NULL}
 /* clang-format on */
 /**
- * Postpones jobs and holds their queue, in one transaction: no job of the queue is claimed until
- * the time is over. For a service that says "too many requests, come again in 30 s". No attempt is
- * charged. If the queue is held for longer already, that stays.
+ * Delays jobs and holds their queue for the same time, in one transaction. While a queue is held,
+ * no job of it is claimed. Use it for a service that answers "too many requests, retry after 30 s".
+ * No attempt is counted. If the queue is already held for longer, that end counts.
  *
  * @param h      the handle
  * @param queue  their queue
  * @param refs   jobs and tokens; takes their outcomes, as in pgw_complete()
  * @param n      1..10000
- * @param opts   how long, and why; NULL: the defaults
+ * @param opts   the time and the reason; NULL: the defaults
  * @returns as pgw_complete(), and
- * - PGW_ELOCKED: a transaction that stays open has changed the queue; nothing was done
+ * - PGW_ELOCKED: an open transaction has changed the queue; nothing was done
  * @note If all jobs are refused, the queue is not held. pgw_queue_unhold() ends a hold.
  *
  *     pgw_hold_opts o = PGW_HOLD_OPTS_INIT;
@@ -504,8 +504,7 @@ PGW_API pgw_status pgw_release(pgw *h, const char *queue, pgw_ref *refs, size_t 
 
 typedef struct pgw_extend_opts {
     size_t struct_size;
-    int64_t
-        lease_ms; /* from now, 100 .. 86,400,000; PGW_DEFAULT: as the job, else the queue says */
+    int64_t lease_ms; /* from now, 100 .. 86,400,000; PGW_DEFAULT: that of the job or its queue */
 } pgw_extend_opts;
 /* clang-format off */
 #define PGW_EXTEND_OPTS_INIT {sizeof(pgw_extend_opts), PGW_DEFAULT}
@@ -516,7 +515,7 @@ typedef struct pgw_extend_opts {
  * @param h      the handle
  * @param queue  their queue
  * @param refs   jobs and tokens; takes their outcomes, as in pgw_complete(), and
- *               PGW_OUTCOME_CANCEL: extended, but somebody cancelled the job: stop; PGW_ELOCKED:
+ *               PGW_OUTCOME_CANCEL: extended, but the job was cancelled: stop; PGW_ELOCKED:
  *               another transaction has locked the job
  * @param n      1..10000
  * @param opts   the new lease; NULL: the defaults
@@ -536,6 +535,44 @@ typedef struct pgw_extend_opts {
  */
 PGW_API pgw_status pgw_extend(pgw *h, const char *queue, pgw_ref *refs, size_t n,
                               const pgw_extend_opts *opts);
+
+/**
+ * Stores the progress of a job, for people and for its next attempt. It stays when the job is
+ * requeued, and is deleted some time after the job.
+ *
+ * @param h         the handle
+ * @param queue     its queue
+ * @param ref       job and token; takes the outcome, as in pgw_extend()
+ * @param progress  JSON text of up to 64 KB; NULL: forget it
+ * @returns
+ * - PGW_OK
+ * - PGW_ELEASE: refused, nothing was changed
+ * - PGW_ELOCKED: another transaction has locked the job; nothing was changed
+ * - PGW_ENOTFOUND: no such queue
+ * - PGW_EINVAL, PGW_ELIMIT: not JSON, or too long
+ * @note A handler of a worker calls pgw_task_progress() instead, which does not wait.
+ *
+ *     st = pgw_progress(h, "images", &ref, "{\"done\": 40, \"of\": 100}");
+ *     if (st == PGW_ELEASE) work("stop");
+ */
+PGW_API pgw_status pgw_progress(pgw *h, const char *queue, pgw_ref *ref, const char *progress);
+/**
+ * Reads the last progress of a job, also that of an earlier attempt.
+ *
+ * @param h      the handle
+ * @param queue  its queue
+ * @param id     the job
+ * @param job    takes a batch of one, to free with pgw_batch_free(), for pgw_job_progress() alone
+ * @returns
+ * - PGW_OK
+ * - PGW_OUTCOME_EMPTY: nothing was reported, and *job is NULL
+ * - PGW_ENOTFOUND: no such queue
+ *
+ *     st = pgw_progress_read(h, "images", ref.id, &batch);
+ *     if (st == PGW_OK) work(pgw_job_progress(pgw_batch_job(batch, 0)));
+ *     pgw_batch_free(batch);
+ */
+PGW_API pgw_status pgw_progress_read(pgw *h, const char *queue, int64_t id, pgw_batch **job);
 
 /**
  * Completes jobs and claims others in one round trip and one transaction.
@@ -619,10 +656,11 @@ PGW_API int64_t pgw_job_lease_until_us(const pgw_job *job);
  *
  * @param job  as above
  * @returns the field. The state of a job from a claim is PGW_STATE_ANY. run_at_us is PGW_NONE
- *   unless the job is delayed, expires_us if it has none. payload_hidden: payload, output and
- *   meta are NULL because the role is pgwork_viewer and the queue does not show them.
+ *   unless the job is delayed, expires_us if it has none. payload_hidden: payload, output, meta
+ *   and progress are NULL because the role is pgwork_viewer and the queue does not show them.
  *
  *     if (pgw_job_payload_hidden(job)) puts("set payload_visible on the queue to see it");
+ *     if (pgw_job_progress(job) != NULL) puts(pgw_job_progress(job));
  */
 PGW_API pgw_state pgw_job_state(const pgw_job *job);
 PGW_API const char *pgw_job_holder(const pgw_job *job);
@@ -631,6 +669,7 @@ PGW_API const char *pgw_job_key(const pgw_job *job);
 PGW_API const char *pgw_job_group(const pgw_job *job);
 PGW_API int64_t pgw_job_expires_us(const pgw_job *job);
 PGW_API const char *pgw_job_output(const pgw_job *job);
+PGW_API const char *pgw_job_progress(const pgw_job *job);
 PGW_API bool pgw_job_payload_hidden(const pgw_job *job);
 PGW_API int64_t pgw_job_run_at_us(const pgw_job *job);
 PGW_API int64_t pgw_job_finished_us(const pgw_job *job);
@@ -690,6 +729,48 @@ typedef struct pgw_jobs_opts {
  */
 PGW_API pgw_status pgw_jobs_each(pgw *h, const pgw_jobs_opts *opts,
                                  int (*fn)(const pgw_job *job, void *arg), void *arg);
+/* clang-format off */
+typedef struct pgw_attempts_opts {
+    size_t struct_size;
+    const char *queue; /* of the job, which is faster; NULL: any */
+    int64_t id;        /* the job */
+} pgw_attempts_opts;
+#define PGW_ATTEMPTS_OPTS_INIT {sizeof(pgw_attempts_opts), NULL, PGW_NONE}
+/* clang-format on */
+/** An attempt that did not complete its job. */
+typedef struct pgw_attempt_info {
+    size_t struct_size;
+    int attempt; /* a redrive begins again at 1 */
+    int64_t ended_us;
+    const char *ended;          /* "failed", "dead": failed for good, "lost": its lease expired,
+                                 * "cancelled" */
+    const char *holder, *error; /* NULL: none; the error is cut at 2,000 bytes */
+} pgw_attempt_info;
+/**
+ * Lists attempts of a job that did not complete it, the oldest first.
+ *
+ * @param h     the handle
+ * @param opts  which job
+ * @param fn    called for each until it returns non-zero
+ * @param arg   its second argument
+ * @returns
+ * - PGW_OK
+ * - PGW_OUTCOME_EMPTY: there is none
+ * @note The last 25 are kept as long as the job, a dead letter, or a finished job that is kept. The
+ *   reaper deletes them some time later. Snoozed and released jobs have made no attempt.
+ *
+ *     static int show(const pgw_attempt_info *a, void *arg)
+ *     {
+ *         return fprintf(arg, "%d %s: %s\n", a->attempt, a->ended, a->error ? a->error : "-") < 0;
+ *     }
+ *
+ *     pgw_attempts_opts o = PGW_ATTEMPTS_OPTS_INIT;
+ *     o.queue = "mail", o.id = id;
+ *     st = pgw_attempts_each(h, &o, show, stdout);
+ */
+PGW_API pgw_status pgw_attempts_each(pgw *h, const pgw_attempts_opts *opts,
+                                     int (*fn)(const pgw_attempt_info *attempt, void *arg),
+                                     void *arg);
 /* clang-format off */
 typedef struct pgw_reschedule_opts {
     size_t struct_size;

@@ -1,4 +1,4 @@
-# No server, a wrong one, no schema, no rights; and no secret in argv.
+# No server, a wrong server, no schema, missing rights; no secret in an argument list.
 . "$(dirname "$0")/tap"
 
 nowhere() { env -u PGWORK_DSN PGHOST=/nowhere PGPORT=1 pgwork -X connect.timeout_ms=2000 -X call.timeout_ms=2000 "$@"; }
@@ -103,7 +103,7 @@ refused 'nor does a worker begin' 4 'install a newer' pgwork --schema pgw_other 
 is 'with no advice to migrate' "$(grep -c 'pgwork migrate' "$tmp/err")" 0
 sql "DROP OWNED BY pgw_cli_nobody; DROP ROLE pgw_cli_nobody" >/dev/null 2>&1
 for dsn in 'host=x password=hush' 'postgres://u:hush@x/db' 'postgres://u:hush@x/db?sslmode=require'; do
-    refused 'a connection string is no command' 2 'expected a command' pgwork "$dsn" ls
+    refused 'a connection string is refused as a command' 2 'expected a command' pgwork "$dsn" ls
     is 'and is not repeated' "$(grep -c hush "$tmp/err")" 0
     refused 'nor a property' 2 . pgwork -X "$dsn" ls
     is 'and is not repeated there' "$(grep -c hush "$tmp/err")" 0

@@ -1,4 +1,4 @@
-# claim, complete, fail, extend, release, snooze: what scripts use.
+# claim, complete, fail, extend, release, snooze, for scripts.
 . "$(dirname "$0")/tap"
 pgwork -q migrate
 pgwork queue create q --retention 1d --max-attempts 2 --backoff 0

@@ -1,4 +1,4 @@
-# work: what commands get and what they answer.
+# work: what commands receive, and what their exit codes do.
 . "$(dirname "$0")/tap"
 pgwork -q migrate
 fresh() { # fresh QUEUE [SETTINGS]

@@ -24,7 +24,7 @@ one=$(pgwork lock a -- printenv PGWORK_FENCE)
 two=$(pgwork lock a -- printenv PGWORK_FENCE)
 yes 'the fence grows' test "$two" -gt "$one"
 refused 'no such command' 127 'cannot start' pgwork lock a -- /no/such/thing
-code 'a command where there is no PATH' 3 env -u PATH "$(command -v pgwork)" lock a -- sh -c 'exit 3'
+code 'a command runs without PATH' 3 env -u PATH "$(command -v pgwork)" lock a -- sh -c 'exit 3'
 printf '#!/bin/sh\nexit 6\n' >"$tmp/only-here"
 chmod +x "$tmp/only-here"
 for path in "$PATH:" ":$PATH" "/nowhere::$PATH"; do

@@ -1,5 +1,5 @@
-# A synchronous standby that goes away: what waits for it is told to be unknown, not done; and what was told to be done is on it
-# when it takes over. On two servers of its own, since every commit of a server waits.
+# A synchronous standby that goes away: calls that wait for it return unknown, not done. Calls that returned done are on the
+# standby when it takes over. On two servers of its own, because every commit of such a server waits.
 . "$(dirname "$0")/tap"
 . "$top/test/support/pg.sh"
 

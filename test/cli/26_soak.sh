@@ -1,7 +1,7 @@
-# Everything at once, at random: producers that roll back or commit late, claims of 1 to 1000 jobs, holders that complete,
-# fail, release, snooze, come late, die, are canceled or shot, two reapers, compactions, vacuum, and snapshots that hold it
-# back. In the end each job that was committed was finished exactly once: what a completion accepts goes into a table with a primary key, in
-# the same transaction.
+# Everything at once, at random: producers that roll back or commit late, claims of 1 to 1000 jobs, two reapers, compactions,
+# vacuum, and held snapshots. Holders complete, fail, release and snooze, come late, die, are cancelled or killed. In the end each
+# committed job was finished exactly once: each accepted completion is inserted into a table with a primary key, in the same
+# transaction.
 # For as long as you like, beside a private server:
 #   make && sh test/support/with_pg.sh sh -c 'PATH=$PWD/build:$PATH PGW_SOAK_SECONDS=600 sh test/cli/26_soak.sh'
 . "$(dirname "$0")/tap"

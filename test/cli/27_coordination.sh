@@ -1,7 +1,7 @@
-# Locks, semaphores, schedules and leases on a table at once, at random: exclusive and shared locks of sessions and of transactions, names
-# that are forgotten, permits that are waited for, extended, left to their time and resized, ticks that become jobs or are held, by nodes
-# that are slow, release and come late, rows whose holders come back, come late and are killed, while sessions are canceled and shot. What
-# may never be is asked of the database at each step, and in the end.
+# Locks, semaphores, schedules and leases on a table at once, at random, while sessions are cancelled and killed. Locks are
+# exclusive or shared, of sessions or transactions, and their names are pruned. Permits are waited for, extended, left to expire,
+# and resized. Ticks become jobs, or are held by nodes that are slow, release or come late. Holders of rows return, come late or
+# are killed. Each step, and the end, asks the database whether a promise was broken.
 # For as long as you like, beside a private server:
 #   make && sh test/support/with_pg.sh sh -c 'PATH=$PWD/build:$PATH PGW_SOAK_SECONDS=600 sh test/cli/27_coordination.sh'
 . "$(dirname "$0")/tap"

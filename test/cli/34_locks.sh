@@ -1,4 +1,4 @@
-# locks: waiting in line, and what happens to those who wait.
+# Locks: the order of waiters, and waiters that lose their session.
 . "$(dirname "$0")/tap"
 pgwork -q migrate
 waiting() { [ "$(pgwork --json locks "$1" | grep -c '"state":"waits"')" = "$2" ]; } # waiting NAME COUNT
@@ -23,7 +23,7 @@ done
 sleep 1.2 # some turns
 : >"$tmp/order"
 # shellcheck disable=SC2086  # a list of numbers
-all_well 'those who wait get the lock, one after the other' $p $all
+all_well 'waiters get the lock one after the other' $p $all
 is 'in the order of their coming' "$(tr '\n' ' ' <"$tmp/came")" '1 2 3 4 5 6 '
 
 refused 'a command that would wait for the lock of the one that runs it' 2 'held for the command' pgwork lock self -- pgwork lock self -- true

@@ -1,4 +1,4 @@
-# kinds: a command for each kind, limits and timeouts by kind, unlimited attempts, dead letters that go.
+# Kinds: a command for each kind, limits and timeouts by kind, unlimited attempts, retention of dead letters.
 . "$(dirname "$0")/tap"
 pgwork -q migrate
 done_by() { sql "SELECT coalesce(string_agg(kind || ' ' || (output->>'stdout'), ', ' ORDER BY id), 'none') FROM pgwork.job WHERE queue = '$1' AND state = 'done'"; }

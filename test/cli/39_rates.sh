@@ -73,7 +73,7 @@ code 'pause' 0 pgwork queue pause q
 code 'unhold' 0 pgwork queue unhold q
 yes 'a pause outlasts the hold' sh -c "pgwork stats | grep -q '^q  *paused'"
 code 'resume' 0 pgwork queue resume q
-code 'unhold, where there is no hold' 0 pgwork queue unhold q
+code 'unhold without a hold succeeds' 0 pgwork queue unhold q
 code 'a hold that ends' 0 pgwork queue hold q --for 1ms
 n=0
 until pgwork -q claim q >/dev/null 2>&1; do

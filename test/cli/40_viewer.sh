@@ -1,4 +1,4 @@
-# viewer: a member of pgwork_viewer looks at everything and changes nothing; payloads only where the queue shows them.
+# A member of pgwork_viewer reads everything, changes nothing, and sees payloads only of queues that show them.
 . "$(dirname "$0")/tap"
 pgwork -q migrate
 sql "SET client_min_messages = warning; DROP ROLE IF EXISTS pgw_cli_viewer; CREATE ROLE pgw_cli_viewer LOGIN IN ROLE pgwork_viewer"

@@ -1,4 +1,4 @@
-# workers: what they report, what is counted from it, and what autoscalers ask.
+# workers, metrics and demand: reports, counters, and the figure for autoscalers.
 . "$(dirname "$0")/tap"
 pgwork -q migrate
 pgwork queue create q

@@ -1,4 +1,4 @@
-# bulk: one filter for lists and operations, a dry run that counts first, and a log.
+# bulk: one filter for lists and operations, dry runs, and the log.
 . "$(dirname "$0")/tap"
 pgwork -q migrate
 states() { sql "SELECT string_agg(s, ' ' ORDER BY s) FROM (SELECT queue || '/' || state || '/' || count(*) AS s FROM pgwork.job GROUP BY queue, state) s"; }

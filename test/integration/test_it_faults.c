@@ -1,6 +1,6 @@
-/* A worker to which things happen: rows that others have locked, triggers that raise errors, a full
- * disk, no second connection, a server that is read-only or hangs up. What can be done is done
- * meanwhile, once. */
+/* Faults around a worker: locked rows, triggers that raise errors, a full disk, no second
+ * connection, a server that is read-only or closes connections. The worker does all other jobs
+ * meanwhile, each once. */
 #include "unity.h"
 #include "pgw_all.h"
 #include "pgtemp.h"
@@ -21,7 +21,7 @@ void tearDown(void)
 /* ---- the connection that extends leases ---- */
 
 /* Of a worker's two sessions the one that extends leases is the younger. */
-static void cut_off_the_heart(const char *application_name)
+static void end_heartbeat_session(const char *application_name)
 {
     char sql[300];
 
@@ -43,7 +43,7 @@ void test_a_worker_whose_leases_cannot_be_extended_gives_up(void)
     start(until_signalled);
     await(&called, 1);
     pgtemp_exec("INSERT INTO pgwork.migration VALUES (999, 'later', '')");
-    cut_off_the_heart("migrated");
+    end_heartbeat_session("migrated");
     finish(PGW_ESCHEMA);
     /* and says what to do about it */
     TEST_ASSERT_NOT_NULL_MESSAGE(strstr(last_words, "999, this library"), last_words);
@@ -164,7 +164,7 @@ void test_the_connection_that_extends_leases_is_back_before_it_is_needed(void)
     start(until_let_go);
     await(&called, 1);
     pgtemp_exec("ALTER ROLE pgw_it_pair CONNECTION LIMIT 1");
-    cut_off_the_heart("pair");
+    end_heartbeat_session("pair");
     await(&seen, 3); /* it asks again and again */
     nap(500);        /* a claim may have been about to go when it was lost */
     second = only_job();

@@ -1,4 +1,5 @@
-/* Groups: a limit for each, an order in each, and nobody who waits for ever. */
+/* Groups: a limit and an order for each group, and no job waits for ever. Longer than 600 lines:
+ * all tests use the same three sessions and the same counts of a group. */
 #include "unity.h"
 #include "pgtemp.h"
 #include "sqlkit.h"

@@ -1,5 +1,4 @@
-/* Handlers by kind, timeouts of jobs, unlimited attempts and the retention of dead letters, with a
- * real server. */
+/* Handlers by kind, timeouts of jobs, unlimited attempts, and the retention of dead letters. */
 #include "unity.h"
 #include "pgw_all.h"
 #include "pgtemp.h"
@@ -130,7 +129,7 @@ void test_no_more_jobs_of_a_kind_run_at_once_than_its_limit_says(void)
     all_of_a_limited_kind(2, 20, 60);
 }
 
-void test_so_it_is_with_jobs_that_take_no_time(void)
+void test_jobs_that_take_no_time_of_a_limited_kind_are_all_done(void)
 {
     all_of_a_limited_kind(1, 1, 150);
 }

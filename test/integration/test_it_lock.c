@@ -1,5 +1,6 @@
-/* Named locks with real sessions and real processes: who holds, who waits, what is lost and how one
- * learns it. */
+/* Named locks with real sessions and processes: holders, waiters, and how a lost lock is noticed.
+ * Longer than 600 lines: all of named locks in one program, since each program costs a build and a
+ * migration. */
 #include "unity.h"
 #include "callkit.h"
 #include "pgw_all.h"

@@ -1,5 +1,5 @@
-/* migrate: from nothing to the schema, once, whoever else does it too; and every statement fits it.
- */
+/* migrate: from an empty database to the schema, once, also with several migrators; every statement
+ * fits it. */
 #include "unity.h"
 #include "pgw_all.h"
 #include "pgtemp.h"

@@ -1,5 +1,6 @@
-/* The machine against a real server: parameters and rows, transactions, COPY, waiting,
- * reconnecting, memory. */
+/* The module pq on a real server: parameters, rows, transactions, COPY, waits, reconnects, memory.
+ * Longer than 600 lines: all of the module pq in one program, since each program costs a build and
+ * a migration. */
 #include "unity.h"
 #include "pgw_all.h"
 #include "pgtemp.h"
@@ -377,7 +378,7 @@ static void copy_rows(int from, int count, pgw_status expected)
     }
 }
 
-void test_copy_in_pieces(void)
+void test_a_copy_is_sent_in_pieces(void)
 {
     TEST_ASSERT_EQUAL(PGW_OK,
                       pgw__pq_copy_begin(h, "load", "COPY public.t FROM STDIN (FORMAT binary)"));
@@ -417,7 +418,7 @@ void test_copy_refused_by_the_server(void)
     TEST_ASSERT_EQUAL_INT64(1, number("SELECT 1"));
 }
 
-void test_copy_inside_a_transaction(void)
+void test_a_copy_is_part_of_its_transaction(void)
 {
     TEST_ASSERT_EQUAL(PGW_OK, pgw__pq_begin(h));
     TEST_ASSERT_EQUAL(PGW_OK,

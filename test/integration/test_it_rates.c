@@ -1,5 +1,6 @@
-/* Rates and holds: a rate is never exceeded by more than its burst over any window, whatever
- * happens to those who take; a held queue gives no jobs, and is open again afterwards. */
+/* Rates and holds: no window has more takes than the rate and its burst allow, even if takers die.
+ * A held queue gives no jobs until the hold ends. Longer than 600 lines: rates and holds are two
+ * answers to the limit of an API, with the same sessions. */
 #include "unity.h"
 #include "pgw_all.h"
 #include "itpgw.h"
@@ -392,7 +393,7 @@ static void note(pgw *handle, pgw_status st, void *arg)
     *(pgw_status *)arg = st;
 }
 
-void test_a_take_without_blocking(void)
+void test_a_take_works_without_blocking(void)
 {
     int64_t wait_ms = 0;
 
@@ -692,7 +693,7 @@ static pgw_status hold_queue(int64_t for_ms, int64_t until_us)
     return pgw_queue_hold(h, "q", &o);
 }
 
-void test_holds_in_c(void)
+void test_a_holder_holds_its_queue_in_c(void)
 {
     char text[80];
     pgw_ref ref;

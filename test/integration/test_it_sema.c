@@ -1,5 +1,5 @@
-/* Semaphores with real sessions and real processes: never more out than there are, whatever
- * happens. */
+/* Semaphores with real sessions and processes: never more permits are taken than exist. Longer than
+ * 600 lines: all of semaphores in one program, since each program costs a build and a migration. */
 #include "unity.h"
 #include "pgw_all.h"
 #include "oom.h"
@@ -1382,7 +1382,7 @@ void test_without_memory_nothing_is_out(void)
 }
 
 /* The limit is that of the last call; none is none. */
-void test_patience_is_what_the_last_call_says(void)
+void test_the_last_call_sets_the_patience(void)
 {
     static const char *const said[][2] = {
         {", 5000", "5s"}, {"", "0"}, {", 7000", "7s"}, {", NULL", "0"}};

@@ -1,5 +1,5 @@
-/* Filters and bulk operations: what they change, what they leave alone, and that no job is lost or
- * doubled while others claim. */
+/* Filters and bulk operations: which jobs they change, and that no job is lost or doubled beside
+ * claims. */
 #include "unity.h"
 #include "pgtemp.h"
 #include "sqlkit.h"

@@ -1,4 +1,5 @@
-/* Enqueue: all or nothing, unique keys, operation ids, times, and what is refused. */
+/* Enqueue: all or nothing, unique keys, operation ids, times, and refusals. Longer than 600 lines:
+ * every argument of enqueue() and enqueue_many() is refused or accepted in one place. */
 #include "unity.h"
 #include "pgtemp.h"
 #include "sqlkit.h"
@@ -492,7 +493,7 @@ void test_many_with_one_key_make_one_job(void)
     TEST_ASSERT_EQUAL_STRING("3 0 0 0 0", kit_places(a, "q"));
 }
 
-void test_many_at_different_times(void)
+void test_jobs_of_one_call_may_have_different_times(void)
 {
     kit_do(a, "SELECT pgwork.enqueue_many('q', '{1,2,3}', delays_ms => '{60000,NULL,0}')");
     TEST_ASSERT_EQUAL_STRING("2 0 1 0 0", kit_places(a, "q"));
@@ -824,7 +825,7 @@ void test_arrays_of_other_shapes_are_refused(void)
     TEST_ASSERT_EQUAL_INT64(0, rows_of_all_tables());
 }
 
-void test_unknown_and_draining_queues(void)
+void test_an_enqueue_into_a_missing_or_drained_queue_is_refused(void)
 {
     kit_do(a, "SELECT pgwork.setting('implicit_queues', 'off')");
     kit_refused(a, "PW003", "no queue \"q\"", "SELECT pgwork.enqueue('q')");
@@ -911,7 +912,7 @@ void test_a_batch_that_replaces_and_a_cancel_do_not_deadlock(void)
 }
 
 /* What is to be replaced has moved, and waits again; but the key belongs to nobody any more. */
-void test_a_job_that_is_new_at_the_second_try_is_called_so(void)
+void test_a_job_that_is_new_at_the_second_try_is_reported_as_new(void)
 {
     PGconn *c = kit_open();
     long long first, second;

@@ -1,5 +1,5 @@
-/* Expiry: what is not started in time is never started, wherever it waits. Debounce, and what a
- * second enqueue of a unique key replaces. */
+/* Expiry: an expired job never starts, in any state. Debounce, and what a second enqueue of a
+ * unique key replaces. */
 #include "unity.h"
 #include "pgtemp.h"
 #include "sqlkit.h"

@@ -1,5 +1,6 @@
-/* The fence: only who holds a job finishes it, attempts are charged exactly, and of all that race
- * for a job one wins. */
+/* The fence: only the holder finishes a job, attempts are counted exactly, and one of several
+ * racers wins. Longer than 600 lines: each verb of a holder is tried in each state of a job, with
+ * the same two sessions. */
 #include "unity.h"
 #include "pgtemp.h"
 #include "sqlkit.h"

@@ -1,5 +1,4 @@
-/* Whatever a role or a pooler sets, the protocol says the same: settings, plans, isolation levels.
- */
+/* Settings of roles and poolers, plans and isolation levels do not change any result. */
 #include "unity.h"
 #include "pgtemp.h"
 #include "sqlkit.h"

@@ -1,4 +1,4 @@
-/* job_list(): the rows of the view job, page by page in the order of the ids, wherever they lie. */
+/* job_list(): the rows of the view job, page by page, in the order of ids. */
 #include "unity.h"
 #include "pgtemp.h"
 #include "sqlkit.h"

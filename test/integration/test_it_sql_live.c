@@ -1,5 +1,5 @@
-/* Nobody holds up others: neither open transactions, nor dead workers and what kills them, nor what
- * a session remembers. */
+/* Sessions do not block each other: open transactions, dead workers, jobs that kill workers, and
+ * remembered hints. */
 #include "unity.h"
 #include "pgtemp.h"
 #include "sqlkit.h"

@@ -1,4 +1,5 @@
-/* Upkeep, operators' verbs, and waking those who sleep. */
+/* Upkeep by reapers, functions of operators, and waking up waiters. Longer than 600 lines: all
+ * functions of reapers and operators share the queues that are filled and spoiled below. */
 #include "unity.h"
 #include "pgtemp.h"
 #include "sqlkit.h"
@@ -884,7 +885,7 @@ void test_purge_by_state_never_takes_running_jobs(void)
 }
 
 /* What the session notes is where to go on, not what is gone. */
-void test_purge_by_batches(void)
+void test_a_purge_deletes_a_batch_at_each_call(void)
 {
     int calls = 0;
 
@@ -1152,7 +1153,7 @@ void test_settings_are_read_set_and_checked(void)
     kit_do(a, "SELECT pgwork.prune()"); /* the greatest of them works */
 }
 
-void test_heartbeats_and_their_limits(void)
+void test_a_heartbeat_is_one_row_per_session_and_its_arguments_are_checked(void)
 {
     kit_do(a, "SELECT pgwork.beat('reaper', 'one'), pgwork.beat('reaper', 'one')");
     TEST_ASSERT_EQUAL_INT64(

@@ -1,5 +1,4 @@
-/* What workers report, and what is counted from it: nothing is counted twice or lost, and what is
- * read stays cheap. */
+/* Reports of workers: nothing is counted twice or lost, and reads stay cheap. */
 #include "unity.h"
 #include "pgtemp.h"
 #include "sqlkit.h"

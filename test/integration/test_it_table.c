@@ -1,5 +1,6 @@
-/* Describing a table of the caller's: what is accepted, what is refused and in which words, and the
- * statements that add what is missing. */
+/* Descriptions of a caller's table: what is accepted, what is refused and with which message, and
+ * the statements that add what is missing. Longer than 600 lines: one test for each mistake in a
+ * description and the words that refuse it. */
 #include "unity.h"
 #include "callkit.h"
 #include "pgw_all.h"

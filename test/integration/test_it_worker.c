@@ -1,5 +1,6 @@
-/* The worker with a real server, real processes and real deaths. What workerkit.h audits; and
- * children are forked before they open anything, and end by _exit. */
+/* The worker with a real server, real processes and real deaths; see the audit of workerkit.h.
+ * Children are forked before they open anything, and end by _exit. Longer than 600 lines: all tests
+ * start the same worker, and each program costs a build and a migration. */
 #include "unity.h"
 #include "pgw_all.h"
 #include "childkit.h"
@@ -134,7 +135,7 @@ void test_threads_do_ten_thousand_jobs_once_each(void)
     all_done_once(10000);
 }
 
-void test_the_calling_thread_does_them_just_as_well(void)
+void test_the_calling_thread_runs_handlers_without_threads(void)
 {
     pgw_worker_stats s;
 
@@ -364,7 +365,7 @@ void test_a_worker_that_only_polls_reports_a_missing_queue_once(void)
     TEST_ASSERT_EQUAL_INT(1, atomic_load(&seen));
 }
 
-void test_a_queue_younger_than_the_worker_is_missed_once_and_wakes_it_too(void)
+void test_a_queue_younger_than_the_worker_is_warned_about_once_and_wakes_it(void)
 {
     set("poll.max_ms", "50");
     start_astray(); /* registered before the queue exists */

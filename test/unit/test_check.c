@@ -1,4 +1,4 @@
-/* check: every argument is refused in words that name it, its value and what is allowed. */
+/* check: each invalid argument is refused with its name, its value and what is allowed. */
 #include "unity.h"
 #include "check.h"
 #include "mock_pq.h"
@@ -73,7 +73,7 @@ void test_a_null_handle_is_refused_without_a_message(void)
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw__check_holder(NULL, "holder", &holder, NULL, buffer));
 }
 
-void test_queue_names(void)
+void test_invalid_queue_names_are_refused(void)
 {
     TEST_ASSERT_EQUAL(PGW_OK, pgw__check_queue(FAKE_H, "images"));
     TEST_ASSERT_EQUAL(PGW_OK, pgw__check_queue(FAKE_H, letters(200)));

@@ -1,4 +1,5 @@
-/* cron, cron_hold: what is sent, what is refused before anything is sent, and what answers mean. */
+/* cron, cron_hold: what is sent, what is refused before anything is sent, and how answers are read.
+ */
 #include "unity.h"
 #include "callkit.h"
 #include "token.h"
@@ -47,7 +48,7 @@ static void see_defaults(const pgw__call *call)
     TEST_ASSERT_EQUAL(PGW__END, p[18].type);
 }
 
-void test_defaults(void)
+void test_a_schedule_is_created_with_the_defaults(void)
 {
     static const fake_cell cells[] = {F_INT(77)};
     int64_t next = -1;

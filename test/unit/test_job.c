@@ -1,4 +1,5 @@
-/* job: what each verb sends, what it makes of the answer, and how it waits. */
+/* job: what each verb sends, how it reads the answer, and how it waits. Longer than 600 lines: what
+ * each verb on jobs sends, refuses and returns, with one fake of the module below. */
 #include "unity.h"
 #include "callkit.h"
 #include "job.h"
@@ -158,7 +159,7 @@ static void enqueue_is(pgw_status expected, const char *word)
     TEST_ASSERT_EQUAL_INT64(expected < 0 ? 0 : 7, id);
 }
 
-void test_outcomes_of_an_enqueue(void)
+void test_each_outcome_of_an_enqueue_is_returned(void)
 {
     enqueue_is(PGW_OK, "new");
     enqueue_is(PGW_OUTCOME_EXISTS, "exists");
@@ -594,7 +595,7 @@ static uint64_t fake_epoch(const pgw *h, int n)
     return wait.epoch;
 }
 
-static pgw_status fake_look(pgw *h, int n)
+static pgw_status stub_check_session(pgw *h, int n)
 {
     return wait.looks;
 }
@@ -614,7 +615,7 @@ static void waiting_begins(void)
     pgw__pq_listen_Stub(fake_listen);
     pgw__pq_epoch_Stub(fake_epoch);
     pgw__pq_slot_Stub(fake_slot);
-    pgw__pq_check_session_Stub(fake_look);
+    pgw__pq_check_session_Stub(stub_check_session);
     pgw__pq_kept_IgnoreAndReturn(NULL);
 }
 
@@ -967,7 +968,7 @@ static void cancel_is(pgw_status expected, const char *a, const char *b)
                           refs[1].outcome);
 }
 
-void test_cancel(void)
+void test_a_cancel_returns_the_most_important_outcome(void)
 {
     cancel_is(PGW_OK, "cancelled", "cancelled");
     cancel_is(PGW_OK, "cancelled", "gone");
@@ -982,7 +983,7 @@ void test_cancel(void)
         F_NULL, F_NULL, F_NULL, F_NULL, F_NULL, F_NULL, F_NULL, F_NULL, F_NULL, F_NULL, F_NULL, \
         F_INT(at)
 
-void test_complete_and_claim(void)
+void test_a_completion_and_a_claim_share_a_call(void)
 {
     static const fake_cell answer[] = {REFUSED_ROW(2, "stale"), JOB_ROW(5, F_NULL, F_NULL), F_NULL};
     static const fake_cell refused[] = {REFUSED_ROW(1, "gone")};
@@ -1153,7 +1154,7 @@ void test_lists_refuse_invalid_arguments(void)
     TEST_ASSERT_EQUAL_INT(0, fake.calls);
 }
 
-void test_redrive_and_purge_count(void)
+void test_redrive_and_purge_return_their_counts(void)
 {
     static const fake_cell answer[] = {F_INT(12)};
     const int64_t ids[] = {1};

@@ -1,4 +1,4 @@
-/* queue, reap: settings and counts go as they should, and what is wrong is refused. */
+/* queue, reap: settings and counts are sent and read correctly, and invalid ones are refused. */
 #include "unity.h"
 #include "callkit.h"
 #include "ask.h"
@@ -109,7 +109,7 @@ void test_every_verb_wants_a_handle_and_a_name(void)
     TEST_ASSERT_EQUAL_INT(0, fake.calls);
 }
 
-void test_switches(void)
+void test_each_switch_sends_its_statement(void)
 {
     TEST_ASSERT_EQUAL(PGW_OK, pgw_queue_pause(FAKE_H, "q"));
     TEST_ASSERT_EQUAL(PGW__SQL_QUEUE_PAUSE, fake.sql);
@@ -123,7 +123,7 @@ void test_switches(void)
 
 /* ---- counts ---- */
 
-void test_purge_counts(void)
+void test_a_purge_returns_its_count(void)
 {
     static const fake_cell answer[] = {F_INT(9)};
     int64_t n = 5;
@@ -162,7 +162,7 @@ void test_purge_goes_piece_by_piece(void)
     TEST_ASSERT_EQUAL(PGW__SQL_QUEUE_DROP, fake.history[3]);
 }
 
-void test_depth(void)
+void test_the_counts_of_a_depth_are_read(void)
 {
     static const fake_cell answer[] = {F_INT(1), F_INT(2), F_INT(3), F_INT(4),
                                        F_INT(5), F_INT(6), F_INT(7)};

@@ -1,4 +1,4 @@
-/* sema: how one waits for permits: the queue, its head, and the ways out. */
+/* sema: waiting for permits: the queue, its head, and how a wait ends. */
 #include "unity.h"
 #include "token.h"
 #include "ask.h"
@@ -43,7 +43,7 @@ static uint64_t the_epoch(const pgw *h, int n)
     return session.epoch;
 }
 
-static pgw_status the_look(pgw *h, int n)
+static pgw_status stub_check_session(pgw *h, int n)
 {
     return session.look;
 }
@@ -106,7 +106,7 @@ void setUp(void)
     session.epoch = 1;
     session.sqlstate = "";
     pgw__pq_epoch_Stub(the_epoch);
-    pgw__pq_check_session_Stub(the_look);
+    pgw__pq_check_session_Stub(stub_check_session);
     pgw__pq_drop_Stub(the_drop);
     pgw__pq_in_txn_Stub(the_in_txn);
     pgw__pq_sqlstate_Stub(the_sqlstate);
@@ -163,7 +163,7 @@ static void see_token(const pgw__call *call)
     TEST_ASSERT_EQUAL_MEMORY(packed, call->params[1].v.p, 16);
 }
 
-void test_extend_and_release(void)
+void test_extend_and_release_send_the_token(void)
 {
     const pgw_token token = {0x4001, UINT64_C(0x89abcdef01234567)};
 

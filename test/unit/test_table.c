@@ -1,4 +1,4 @@
-/* table: identifiers, and what is made of answers that should not be. The rest needs a server. */
+/* table: identifiers, and answers of an unexpected shape. Other tests of tables need a server. */
 #include "unity.h"
 #include "callkit.h"
 #include "token.h"

@@ -1,4 +1,4 @@
-/* What a worker does next, for every sort of situation. */
+/* worker_plan: the next step of a worker in each situation. */
 #include "unity.h"
 #include "worker_plan.h"
 

@@ -1,5 +1,4 @@
-# The private servers of `run`: gone when interrupted, and a count even where none starts. What it
-# installs.
+# The private servers of `run`: they are removed after an interrupt, and `run` prints a count even without one. Packages that it installs.
 . "$(dirname "$0")/tap"
 with_pg=$top/test/support/with_pg.sh
 chmod 755 "$tmp"
