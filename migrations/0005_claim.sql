@@ -169,7 +169,7 @@ DECLARE
     lanes smallint[]; starts bigint[]; stops bigint[];
     wanted integer := n; -- jobs
     size integer;        -- the expected number of jobs per row
-    got integer := 0;
+    got integer := 0; admitted bigint;
 BEGIN
     IF (n BETWEEN 1 AND 10000 AND octet_length(holder) BETWEEN 1 AND 255 AND holder !~ '[[:cntrl:]]'
         AND cardinality(queues) BETWEEN 1 AND 64
@@ -197,7 +197,11 @@ BEGIN
                  WHEN hint[6] >= 0 THEN ARRAY['near', 'front', 'admitted', 'quarantined']
                  ELSE ARRAY['front', 'admitted', 'quarantined'] END
         LOOP
-            CONTINUE WHEN part = 'admitted' AND pgwork._admit(its_name, wanted) = 0;
+            IF part = 'admitted' THEN
+                admitted := pgwork._admit(its_name, wanted); -- negative: a rate admits the next one in so many ms
+                IF admitted < 0 THEN RETURN NEXT pgwork._gated_row(its_name, -admitted); END IF;
+                CONTINUE WHEN admitted <= 0;
+            END IF;
             EXIT WHEN part = 'quarantined' AND wanted < n; -- these are claimed alone
             alone := part = 'quarantined';
             size := CASE WHEN alone OR apart THEN 1 ELSE hint[4] END;

@@ -9,6 +9,7 @@
 #include "opts.h"
 #include "out.h"
 #include "signals.h"
+#include "text.h"
 
 /* Prints a line of columns. A column must not contain a tab, or be empty, because shells read
  * several tabs as one. So kinds are escaped. JSON text never contains a tab. */
@@ -85,6 +86,12 @@ int cmd_claim(cli *c, int argc, char **argv)
     o.queues_count = (size_t)a.count;
     pgw_batch *b;
     pgw_status st = pgw_claim(c->h, &o, &b);
+    if (st == PGW_OUTCOME_EMPTY && pgw_gated_ms(c->h) >= 0) {
+        char age[TEXT_AGE];
+        cli_say(c, "jobs wait for a rate, which lets the next one pass in %s",
+                text_age(age, pgw_gated_ms(c->h)));
+        return CLI_NOTHING;
+    }
     if (st == PGW_OUTCOME_EMPTY) {
         for (int i = 0; i < a.count; i++) cli_say_why(c, a.at[i]);
         return CLI_NOTHING;

@@ -141,7 +141,8 @@ typedef struct pgw_job_spec {
     const char *group;        /* a group, which has a limit: see pgwork/group.h; 1 to 255 bytes; NULL: none */
     int64_t expires_us;       /* not started after this time, server's clock; PGW_NONE: never. See pgw_queue_opts.expired */
     const char *meta;         /* a JSON object that a claim returns, such as a trace context; NULL: none.
-                               * "timeout_ms" in it, 1 .. 2,592,000,000: the job's timeout in a worker */
+                               * "timeout_ms" in it, 1 .. 2,592,000,000: the job's timeout in a worker;
+                               * "rate_weight", 1 .. 1,000,000: what it takes from a rate, see rate.h */
     const char *op;           /* operation id, a UUID as text: with it the enqueue can be repeated; NULL: none. It is
                                * remembered for a day (setting `op_retention_ms`) */
     int64_t ttl_ms;           /* or: expires this long after it becomes ready, 1 ms to ten years, not together with
@@ -350,6 +351,20 @@ typedef struct pgw_claim_opts {
  *     }
  */
 PGW_API pgw_status pgw_claim(pgw *h, const pgw_claim_opts *opts, pgw_batch **batch);
+/**
+ * Returns when to repeat a claim that found nothing because jobs wait for a rate (pgwork/rate.h).
+ *
+ * @param h  the handle
+ * @returns in how many ms the rate lets a job pass; PGW_UNLIMITED: the last claim of @p h found
+ *   jobs, or none waits for a rate only
+ *
+ *     const char *queues[] = {"mail"};
+ *     pgw_claim_opts o = PGW_CLAIM_OPTS_INIT;
+ *     o.queues = queues, o.queues_count = 1;
+ *     if (pgw_claim(h, &o, &batch) == PGW_OUTCOME_EMPTY && pgw_gated_ms(h) >= 0)
+ *         printf("not empty: again in %" PRId64 " ms\n", pgw_gated_ms(h));
+ */
+PGW_API int64_t pgw_gated_ms(const pgw *h);
 
 /*
  * Finishing verbs. Each takes 1..10000 jobs of one queue with the tokens of their claims, each job

@@ -303,5 +303,8 @@ int64_t pgw__pq_server_time(const pgw *h);
 /* When the last statement left, by the monotonic clock: after the session was there. */
 int64_t pgw__pq_sent_us(const pgw *h);
 void pgw__pq_set_server_time(pgw *h, int64_t us);
+/* Of the last claim: in how many ms a rate lets a job pass; PGW_UNLIMITED: none waits for one. */
+int64_t pgw__pq_gated_ms(const pgw *h);
+void pgw__pq_set_gated_ms(pgw *h, int64_t ms);
 
 #endif

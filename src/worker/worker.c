@@ -26,6 +26,7 @@
 #define WORKER_STALE_MS        1000  /* all handlers are busy for so long: others may be idle */
 #define WORKER_REGISTER_MIN_MS 1000  /* before it tries again to register as a waiter */
 #define WORKER_REGISTER_MAX_MS 60000
+#define WORKER_RATE_MIN_MS     1 /* behind the time that a rate says */
 
 /* ---- birth and death ---- */
 
@@ -488,18 +489,32 @@ static void worker_await_wakeup(pgw_worker *w)
         pgw__clock_ms() + pgw__backoff_grow_ms(&w->loop.recheck_ms, w->given.poll_ms - jitter);
 }
 
+/* A rate lets a job pass before the next poll, and nobody announces that. Of many workers that come
+ * then one gets it. So those that come in vain come later and later. */
+static void worker_heed_rate(pgw_worker *w, int64_t gated_ms)
+{
+    const int64_t at = pgw__clock_ms() + gated_ms + w->loop.rate_ms;
+
+    if (gated_ms < 0) return;
+    pgw__backoff_grow_ms(&w->loop.rate_ms, w->given.poll_ms);
+    if (at < w->loop.claim_at) w->loop.claim_at = at;
+}
+
 static void worker_rest(pgw_worker *w)
 {
+    const int64_t gated_ms = pgw_gated_ms(w->loop.h);
     int64_t now;
 
+    w->loop.rated = gated_ms >= 0;
     atomic_fetch_add(&w->n.empty_claims, 1);
     w->loop.fell_short = false;
     pthread_mutex_lock(&w->pool->lock);
     w->loop.found_none = w->shared.ready.count + w->shared.running + w->shared.done.count == 0 &&
-                         !pgw__kind_expects(w->pool, pgw__clock_us());
+                         !pgw__kind_expects(w->pool, pgw__clock_us()) && !w->loop.rated;
     pthread_mutex_unlock(&w->pool->lock);
     if (w->loop.registered) {
         worker_await_wakeup(w);
+        worker_heed_rate(w, gated_ms);
         return;
     }
     if (!w->given.drain && pgw__clock_ms() >= w->loop.poll_only_until) {
@@ -515,6 +530,7 @@ static void worker_rest(pgw_worker *w)
     if (!w->given.drain && w->loop.poll_only_until > now &&
         w->loop.poll_only_until < w->loop.claim_at)
         w->loop.claim_at = w->loop.poll_only_until; /* before it registers it has to claim */
+    worker_heed_rate(w, gated_ms);
 }
 
 static void worker_found_none(pgw_worker *w)
@@ -555,7 +571,8 @@ static void worker_found(pgw_worker *w, pgw__claim *claim)
     const bool alone = pgw__batch_quarantined(claim->batch); /* there may be more to claim */
     /* A late claim found a job that was not announced: perhaps a queue was dropped and created
      * again since the registration. */
-    const bool unheard = !w->loop.woken && w->loop.recheck_ms > w->given.poll_ms / 2;
+    const bool unheard =
+        !w->loop.woken && !w->loop.rated && w->loop.recheck_ms > w->given.poll_ms / 2;
     pgw_status st;
 
     /* a turn: the queue that was served first is the last one of the next claim */
@@ -572,6 +589,7 @@ static void worker_found(pgw_worker *w, pgw__claim *claim)
         return;
     }
     w->loop.fell_short = w->loop.found_none = false;
+    w->loop.rate_ms = WORKER_RATE_MIN_MS;
     w->loop.claim_at = 0;
     w->loop.taken += (int64_t)n;
     pgw__backoff_reset(&w->loop.poll);
@@ -581,6 +599,7 @@ static void worker_found(pgw_worker *w, pgw__claim *claim)
     } else if (!alone) {
         w->loop.fell_short = true;
         worker_await_wakeup(w);
+        if (w->loop.rated) w->loop.claim_at = 0; /* that claim says when the next one passes */
     }
 }
 
@@ -990,9 +1009,10 @@ static void worker_reset(pgw_worker *w, pgw_stop *stop)
     w->loop.fatal = PGW_OK;
     w->loop.error[0] = '\0';
     w->loop.down = w->loop.registered = w->loop.fell_short = w->loop.found_none =
-        w->loop.claims_fail = w->loop.hurries = false;
+        w->loop.claims_fail = w->loop.hurries = w->loop.rated = false;
     w->loop.poll_only_until = w->given.notify ? 0 : INT64_MAX;
     w->loop.claim_at = w->loop.call_at = w->loop.end_at = w->loop.taken = 0;
+    w->loop.rate_ms = WORKER_RATE_MIN_MS;
     w->loop.told_absent = w->loop.beside = w->shared.ended = false;
     w->loop.asked = 0;
     w->loop.pace_us = pgw__clock_us();

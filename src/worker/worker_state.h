@@ -273,8 +273,10 @@ struct pgw_worker {
         bool fell_short, found_none; /* of the last claim; as in the view */
         bool hurries;                /* results that rest are reported: the worker ends */
         bool claims_fail;            /* the last one did, with results in the same call */
+        bool rated;                  /* the last claim found nothing, and jobs wait for a rate */
         int64_t poll_only_until;     /* not registered before; INT64_MAX: not in this session */
         int64_t recheck_ms;          /* while registered: the pause before the next claim */
+        int64_t rate_ms;             /* added to the time that a rate says */
         int64_t claim_at, call_at, end_at; /* as in the view */
         int64_t flush_until;               /* after the second stop: no result is reported later */
         int64_t filled_us, call_us;        /* when the last claim returned, and how long it took */

@@ -210,6 +210,10 @@ VERB(rate_set)
 {
     return pgw_rate_set(h, name, NULL);
 }
+VERB(queue_rate)
+{
+    return pgw_queue_rate(h, name, NULL);
+}
 VERB(rate_take)
 {
     return pgw_rate_take(h, name, NULL, NULL);
@@ -330,6 +334,7 @@ static const struct {
     ROW(queue_pause, 0),
     ROW(queue_hold, 0),
     ROW(queue_unhold, 0),
+    ROW(queue_rate, 0),
     ROW(queue_drain, 0),
     ROW(queue_resume, 0),
     ROW(queue_purge, 0),

@@ -784,6 +784,11 @@ int64_t pgw_server_time_us(const pgw *h)
     (void)h;
     return 1000;
 }
+int64_t pgw_gated_ms(const pgw *h)
+{
+    (void)h;
+    return PGW_UNLIMITED;
+}
 uint64_t pgw__pq_epoch(const pgw *h)
 {
     return h->epoch;

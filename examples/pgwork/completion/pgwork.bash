@@ -64,7 +64,7 @@ _pgwork() {
     case $command in
     migrate) own="--dry-run" verbs="up status" queue= ;;
     queue)
-        verbs="list create set pause resume hold unhold limit drain purge drop depth"
+        verbs="list create set pause resume hold unhold limit drain purge drop depth rate"
         case $verb in
         list) own="--at-most" queue= ;;
         depth) own="--at-most" ;;
@@ -73,6 +73,7 @@ _pgwork() {
         purge) own="--state" ;;
         hold) own="--for --until --reason" ;;
         drop) own="--force" ;;
+        rate) own="--per --burst" ;;
         esac
         ;;
     enqueue) own="-f --file -0 --null -J --json-lines -F --full --member --empty -b --body -k --kind -p --priority
@@ -148,7 +149,7 @@ _pgwork() {
         verbs="list set reset hold unblock purge"
         case $verb in
         list) own="--at-most" ;;
-        set) own="--limit --retry" ;;
+        set) own="--limit --retry --rate --per --burst" ;;
         hold) own="--for" ;;
         esac
         ;;
