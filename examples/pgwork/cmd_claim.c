@@ -53,10 +53,13 @@ int cmd_claim(cli *c, int argc, char **argv)
         {0, "lease", "TIME", "lease of jobs that have none (that of the queue)", .ms = &o.lease_ms,
          .min = 100, .max = 86400000},
         {0, "wait", "TIME", "wait up to TIME for the first job (0)", .ms = &o.wait_ms},
+        {0, "in-order", NULL, "from the first QUEUE that has jobs, whatever their priorities",
+         .flag = &o.in_order},
         {0, "holder", "NAME", "name of the holder (host:pid)", .text = &o.holder},
         {.name = NULL}};
     static const usage use = {
-        .synopsis = "claim QUEUE... [-n N] [--lease TIME] [--wait TIME] [--holder NAME]",
+        .synopsis = "claim QUEUE... [-n N] [--lease TIME] [--wait TIME] [--in-order] "
+                    "[--holder NAME]",
         .about = "Claims jobs, the lowest priority number first, then the oldest. Prints one line\n"
                  "for each: id, token, queue, attempt, kind (- for none) and payload, with tabs\n"
                  "between. Finish each with complete, fail, snooze or release before its lease\n"

@@ -307,8 +307,9 @@ typedef struct pgw_claim_opts {
     int64_t lease_ms;    /* 100 .. 86,400,000; PGW_DEFAULT: that of the queue. A lease of the job overrides it */
     int64_t wait_ms;     /* longest wait for a first job; 0: none; PGW_UNLIMITED: until stopped */
     bool apart;           /* jobs will be finished one by one in long transactions */
+    bool in_order;        /* the first of the queues that has jobs is served first, whatever their priorities */
 } pgw_claim_opts;
-#define PGW_CLAIM_OPTS_INIT {sizeof(pgw_claim_opts), NULL, 0, 1, NULL, PGW_DEFAULT, 0, false}
+#define PGW_CLAIM_OPTS_INIT {sizeof(pgw_claim_opts), NULL, 0, 1, NULL, PGW_DEFAULT, 0, false, false}
 /* clang-format on */
 
 /**
@@ -316,7 +317,8 @@ typedef struct pgw_claim_opts {
  *
  * @param h      the handle
  * @param opts   names the queues; must not be NULL. The queue with the most urgent first job is
- *               served first.
+ *               served first; with opts->in_order, the first one in the list that has a ready job.
+ *               What it lacks comes from the others, in the same order.
  * @param batch  takes the jobs; the caller owns it (free with pgw_batch_free)
  * @returns
  * - PGW_OK

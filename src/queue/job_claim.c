@@ -125,6 +125,7 @@ static pgw_status claim_once(pgw *h, pgw_batch **batch, const pgw_claim_opts *o)
         P_TEXT(o->holder),
         P_INT8_OR_NULL(o->lease_ms, o->lease_ms == PGW_DEFAULT),
         P_BOOL(o->apart),
+        P_BOOL(o->in_order),
         P_END,
     };
     const pgw__call call = {

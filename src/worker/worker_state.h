@@ -250,12 +250,12 @@ struct pgw_worker {
         size_t place; /* among the sources */
         char name[PGW__SOURCE_NAME];
         pgw_conf *conf;
-        char **queues;
+        char **queues; /* twice, so that the list can begin with any of them */
         size_t queues_count;
         int concurrency, prefetch, batch, flush_jobs;
         int64_t lease_ms, timeout_ms, flush_ms, stop_ms, call_ms, connect_ms, poll_ms, max_jobs;
         size_t output_max;
-        bool drain, notify;
+        bool drain, notify, fair;
         pgw__log log; /* passes on to the pool's user_log */
     } given;
 
@@ -288,6 +288,7 @@ struct pgw_worker {
         unsigned char *why;             /* for each queue: the last logged reason for no jobs */
         int64_t why_at;                 /* when to check again; INT64_MAX: never */
         uint64_t seen;                  /* queues that a job came from, a bit each */
+        size_t turn;                    /* the queue whose turn it is, if they take turns */
         pgw__backoff trouble, poll, registering;
         pgw__log_told told; /* of trouble */
         pgw_status fatal;

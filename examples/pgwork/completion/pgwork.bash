@@ -78,9 +78,9 @@ _pgwork() {
     enqueue) own="-f --file -0 --null -J --json-lines -F --full --member --empty -b --body -k --kind -p --priority
         --delay --run-at --max-attempts --lease -t --tag --key --key-scope --key-policy --key-replace --key-period --group
         --expires --ttl --meta --op" ;;
-    work) own="-j --jobs -n --max --once --until-empty --lease --timeout --grace --pass --later --hold --kind --kind-jobs
+    work) own="-j --jobs -n --max --once --until-empty --fair --lease --timeout --grace --pass --later --hold --kind --kind-jobs
         --kind-timeout -k --keep-output -b --body --literal --holder --" ;;
-    claim) own="-n --max --lease --wait --holder" ;;
+    claim) own="-n --max --lease --wait --in-order --holder" ;;
     complete) own="--output" ;;
     fail) own="-e --error --retry --dead" ;;
     extend) own="--lease" ;;
@@ -101,7 +101,7 @@ _pgwork() {
         verbs="list add apply rm pause resume rename run next tick claim finish extend release" queue=
         case $verb in
         add) own="-z --tz -Q --queue -k --kind --payload -p --priority --max-attempts --lease -t --tag --key
-            --misfire --misfire-max --grace --jitter --timeout --ttl" ;;
+            --misfire --misfire-max --grace --jitter --timeout --ttl --group" ;;
         next) own="-z --tz -n --count --after" ;;
         claim) own="--node" ;;
         release) own="--force" ;;
