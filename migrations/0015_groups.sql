@@ -10,6 +10,7 @@ ALTER TABLE pgwork.queue
     ADD group_retry text NOT NULL DEFAULT 'hold' CHECK (group_retry IN ('hold', 'pass', 'block')),
     ADD queue_limit integer CHECK (queue_limit BETWEEN 1 AND 10000), -- of all jobs together; NULL: none
     ADD group_terms integer NOT NULL DEFAULT 0; -- grows when a limit of the queue or of one of its groups changes
+CREATE OR REPLACE VIEW pgwork.queues AS SELECT * FROM pgwork.queue; -- with these
 
 -- A job that waits to be admitted has a gate, its group, and a place there: by priority, then by id. Where the queue has
 -- a limit, its own gate, '', comes behind those of the groups; a job without a group has the group '' there.

@@ -36,9 +36,9 @@ umask 022
 is 'readable for all, whatever the umask' "$(find "$root"/* ! -perm -004 -o -type d ! -perm -005)" ''
 is 'elsewhere the cache of libraries is left alone' "$(ls "$tmp/cached" 2>/dev/null)" ''
 cd "$root/opt/pgwork" || exit 1
-is 'the units start what was installed' "$(cat lib/systemd/system/*.service | grep -c '^ExecStart=/opt/pgwork/bin/pgwork ')" 2
+is 'the units start what was installed' "$(cat lib/systemd/system/*.service | grep -c '^ExecStart=/opt/pgwork/bin/pgwork ')" 3
 is 'for the queue as it is called' "$(cat lib/systemd/system/*.service | grep -c %I)" 0
-is 'and leave nothing to fill in' "$(cat lib/systemd/system/*.service lib/pkgconfig/*.pc | grep -c '@[a-z]*@')" 0
+is 'and leave nothing to fill in' "$(cat lib/systemd/system/* lib/pkgconfig/*.pc | grep -c '@[a-z]*@')" 0
 is 'each function has a man page' "$(ls share/man/man3 | wc -l)" "$(cat include/pgwork.h include/pgwork/*.h | grep -c '^PGW_API ')"
 if command -v man >/dev/null; then
     yes 'which man finds' sh -c 'MANPATH=$PWD/share/man man pgw_enqueue | grep -q "operation id"'
