@@ -85,6 +85,7 @@ int db_prepare(db *d, const cli *c, bool act, const char *act_file)
                                   "-c idle_in_transaction_session_timeout=10000";
     int code = cli_configure(c, &d->conf);
     if (code != CLI_DONE) return code;
+    if (act && (code = db_prepare_act(d, c, act_file)) != CLI_DONE) return code;
     d->conninfo = db_limit(db_dsn(d->conf), options);
     if (!d->conninfo) return cli_fail(CLI_USAGE, NULL, "the connection string cannot be parsed");
     const char *schema = pgw_conf_get(d->conf, "schema");
@@ -95,7 +96,7 @@ int db_prepare(db *d, const cli *c, bool act, const char *act_file)
         pgw_conf_set(d->conf, "application_name", "pgwork-ui") != PGW_OK) {
         return cli_fail(CLI_USAGE, NULL, "%s", pgw_conf_error(d->conf));
     }
-    return act ? db_prepare_act(d, c, act_file) : CLI_DONE;
+    return CLI_DONE;
 }
 
 /* -- sessions ------------------------------------------------------------------------------- */

@@ -234,38 +234,51 @@ static int64_t chart_bar(buf *b, size_t at, const char *kind, int64_t below, int
     return below + (value > 0 ? top : 0);
 }
 
+static void chart_value(buf *b, const chart *c, int64_t value)
+{
+    if (c->times)
+        html_age(b, value);
+    else
+        html_count(b, value);
+}
+
+/* What a minute was, for whoever points at it; then its bar. */
+static void chart_minute(buf *b, const chart *c, size_t at, int64_t peak)
+{
+    char time[TEXT_TIME];
+    int64_t below = 0;
+    text_time(time, c->now_us - (int64_t)(HTML_MINUTES - 1 - at) * 60000000);
+    html(b, "<g><title>");
+    html_bytes(b, time + 11, 5);
+    html(b, ": ");
+    chart_value(b, c, c->values[at]);
+    html(b, " %s", c->name);
+    if (c->more) html(b, ", %l %s", c->more[at], c->more_name);
+    html(b, "</title><rect class=\"hit\" x=\"%d\" y=\"0\" width=\"10\" height=\"1000\"/>",
+         (int)at * 10);
+    if (c->more) below = chart_bar(b, at, "bad", 0, c->more[at], peak);
+    chart_bar(b, at, c->bad ? "bad" : "good", below, c->values[at], peak);
+    html(b, "</g>");
+}
+
 void html_chart(buf *b, const chart *c)
 {
     int64_t peak = chart_peak(c->values, c->more);
     html(b, "<figure class=\"chart\"><figcaption><b>%s</b> <span>", c->title);
     if (peak) {
         html(b, "peak ");
-        html_count(b, peak);
+        chart_value(b, c, peak);
         html(b, " %s", c->unit);
     } else {
         html(b, "nothing in the last hour");
     }
     html(b,
-         "</span></figcaption><svg role=\"img\" aria-label=\"%s by minute, last hour\" viewBox=\"0 "
-         "0 600 1000\""
-         " preserveAspectRatio=\"none\">",
+         "</span></figcaption><svg role=\"img\" aria-label=\"%s by minute, last hour\" "
+         "viewBox=\"0 0 600 1000\" preserveAspectRatio=\"none\">",
          c->title);
-    for (size_t i = 0; peak && i < HTML_MINUTES; i++) {
-        char time[TEXT_TIME];
-        int64_t below;
-        text_time(time, c->now_us - (int64_t)(HTML_MINUTES - 1 - i) * 60000000);
-        html(b, "<g><title>");
-        html_bytes(b, time + 11, 5);
-        html(b, "Z: %l %s", c->values[i], c->name);
-        if (c->more) html(b, ", %l %s", c->more[i], c->more_name);
-        html(b, "</title><rect class=\"hit\" x=\"%d\" y=\"0\" width=\"10\" height=\"1000\"/>",
-             (int)i * 10);
-        below = c->more ? chart_bar(b, i, "bad", 0, c->more[i], peak) : 0;
-        chart_bar(b, i, "good", below, c->values[i], peak);
-        html(b, "</g>");
-    }
-    html(b, "</svg><div class=\"axis\" aria-hidden=\"true\"><span>1 h "
-            "ago</span><span>now</span></div></figure>\n");
+    for (size_t i = 0; peak && i < HTML_MINUTES; i++) chart_minute(b, c, i, peak);
+    html(b, "</svg><div class=\"axis\" aria-hidden=\"true\"><span>1 h ago</span><span>now</span>"
+            "</div></figure>\n");
 }
 
 void html_spark(buf *b, const minutes *m)

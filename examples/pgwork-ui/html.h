@@ -44,7 +44,9 @@ void minutes_read(minutes *m, const char *text);
 typedef struct chart {
     const char *title, *unit;     /* "Throughput", "jobs a minute" */
     const char *name, *more_name; /* of the values: "done", "failed" */
-    const int64_t *values, *more; /* more: drawn on top; NULL: none */
+    const int64_t *values, *more; /* more: of failures, drawn below; NULL: none */
+    bool bad;                     /* the values are failures */
+    bool times;                   /* they are times in ms */
     int64_t now_us;
 } chart;
 /** Bars, one a minute. */

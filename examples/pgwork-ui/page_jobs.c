@@ -24,29 +24,41 @@ static const struct {
 
 /* -- the list ------------------------------------------------------------------------------- */
 
-static void jobs_form(req *r)
+static void jobs_field(req *r, const char *name, const char *label)
+{
+    html(&r->out, "<label>%s <input name=\"%s\" value=\"%s\" maxlength=\"255\"></label>", label,
+         name, req_query(r, name));
+}
+
+static void jobs_states(buf *b, const char *chosen)
+{
+    html(b, "<label>State <select name=\"state\"><option value=\"\">any</option>");
+    for (size_t k = 0; k < sizeof states / sizeof *states; k++) {
+        html(b, "<option%r>%s</option>",
+             chosen && strcmp(chosen, states[k]) == 0 ? " selected" : "", states[k]);
+    }
+    html(b, "</select></label>");
+}
+
+static void jobs_form(req *r, bool searches)
 {
     buf *b = &r->out;
-    const char *chosen = req_query(r, "state");
     html(b, "<form class=\"filter\" method=\"get\" action=\"%s/jobs\">", r->u->prefix);
     for (size_t i = 0; i < FILTERS; i++) {
-        if (strcmp(filters[i].name, "state") == 0) {
-            html(b, "<label>State <select name=\"state\"><option value=\"\">any</option>");
-            for (size_t k = 0; k < sizeof states / sizeof *states; k++)
-                html(b, "<option%r>%s</option>",
-                     chosen && strcmp(chosen, states[k]) == 0 ? " selected" : "", states[k]);
-            html(b, "</select></label>");
-        } else {
-            html(b, "<label>%s <input name=\"%s\" value=\"%s\" maxlength=\"255\"></label>",
-                 filters[i].label, filters[i].name, req_query(r, filters[i].name));
+        if (i == INDEXED) {
+            html(b, "<button>Filter</button> <a href=\"%s/jobs\">Clear</a>", r->u->prefix);
+            html(b, "<details id=\"more\"%r><summary>More</summary><div class=\"filter\">",
+                 searches ? " open" : "");
         }
+        if (strcmp(filters[i].name, "state") == 0)
+            jobs_states(b, req_query(r, "state"));
+        else
+            jobs_field(r, filters[i].name, filters[i].label);
     }
-    html(b, "<button>Filter</button> <a href=\"%s/jobs\">Clear</a></form>\n", r->u->prefix);
-    html(b,
-         "<form class=\"filter\" method=\"get\" action=\"%s/job\"><label>Job id <input name=\"id\" "
-         "inputmode=\"numeric\" pattern=\"[0-9]+\" required></label>"
-         "<button>Open</button></form>\n",
+    html(b, "</div></details></form>\n<form class=\"filter\" method=\"get\" action=\"%s/job\">",
          r->u->prefix);
+    html(b, "<label>Job id <input name=\"id\" inputmode=\"numeric\" pattern=\"[0-9]+\" required>"
+            "</label><button>Open</button></form>\n");
 }
 
 static void jobs_next(req *r, int64_t after)
@@ -161,7 +173,7 @@ void page_jobs(req *r)
         if (i >= INDEXED && values[1 + i]) searches = true;
     }
     page_begin(r, "Jobs", "jobs");
-    jobs_form(r);
+    jobs_form(r, searches);
     jobs_actions(r);
     PGresult *res = searches ? db_ask(&r->u->d, jobs_search, 1 + FILTERS, values)
                              : db_ask(&r->u->d, jobs_list, 1 + INDEXED, values);

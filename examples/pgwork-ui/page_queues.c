@@ -58,6 +58,12 @@ static void queue_count(req *r, const char *queue, const char *state, int64_t n,
     html(b, n > 0 ? "</a></td>" : "</td>");
 }
 
+/* How long the oldest ready job has waited. */
+static void queue_oldest(buf *b, const PGresult *res, int row)
+{
+    html_age(b, cell_int(res, row, Q_READY) > 0 ? cell_int(res, row, Q_OLDEST) : -1);
+}
+
 static void queue_rows(req *r, const PGresult *res, int rows)
 {
     static const struct {
@@ -81,7 +87,7 @@ static void queue_rows(req *r, const PGresult *res, int rows)
             queue_count(r, name, counts[i].state, cell_int(res, row, counts[i].column),
                         counts[i].class);
         html(b, "<td class=\"n\">");
-        html_age(b, cell(res, row, Q_OLDEST) ? cell_int(res, row, Q_OLDEST) : -1);
+        queue_oldest(b, res, row);
         html(b, "</td><td>");
         minutes_read(&m, cell(res, row, Q_MINUTES));
         html_spark(b, &m);
@@ -94,29 +100,16 @@ static void queue_rows(req *r, const PGresult *res, int rows)
 
 static void charts(req *r, const minutes *m)
 {
+    const chart all[] = {
+        {"Throughput", "jobs a minute", "done", "failed", m->done, m->failed, false, false,
+         r->now_us},
+        {"Failures", "a minute", "failed", NULL, m->failed, NULL, true, false, r->now_us},
+        {"Waiting time", "for 95 of 100 jobs", "for 95 of 100 jobs", NULL, m->wait_ms, NULL, false,
+         true, r->now_us},
+        {"Running time", "for 95 of 100 jobs", "for 95 of 100 jobs", NULL, m->run_ms, NULL, false,
+         true, r->now_us}};
     html(&r->out, "<div class=\"charts\">");
-    html_chart(&r->out, &(chart){.title = "Throughput",
-                                 .unit = "jobs a minute",
-                                 .name = "done",
-                                 .more_name = "failed",
-                                 .values = m->done,
-                                 .more = m->failed,
-                                 .now_us = r->now_us});
-    html_chart(&r->out, &(chart){.title = "Failures",
-                                 .unit = "a minute",
-                                 .name = "failed",
-                                 .values = m->failed,
-                                 .now_us = r->now_us});
-    html_chart(&r->out, &(chart){.title = "Waiting time",
-                                 .unit = "ms, 95 of 100 jobs",
-                                 .name = "ms",
-                                 .values = m->wait_ms,
-                                 .now_us = r->now_us});
-    html_chart(&r->out, &(chart){.title = "Running time",
-                                 .unit = "ms, 95 of 100 jobs",
-                                 .name = "ms",
-                                 .values = m->run_ms,
-                                 .now_us = r->now_us});
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) html_chart(&r->out, &all[i]);
     html(&r->out, "</div>\n");
 }
 
@@ -195,10 +188,11 @@ static void overview_tiles(req *r, const minutes *m)
     tile_end(b, "in the last five minutes");
     tile_begin(b, "Waiting time");
     html_age(b, recent_most(m->wait_ms));
-    tile_end(b, "95 of 100 jobs, at most");
+    tile_end(b, "or less, for 95 of 100 jobs");
     tile_begin(b, "Running jobs");
     html_count(b, c.running);
-    snprintf(text, sizeof text, "%" PRId64 " workers with %" PRId64 " places", c.workers, c.places);
+    snprintf(text, sizeof text, "%" PRId64 " worker%s, %" PRId64 " place%s", c.workers,
+             c.workers == 1 ? "" : "s", c.places, c.places == 1 ? "" : "s");
     tile_end(b, text);
     tile_begin(b, "Reapers");
     html_count(b, g.reapers);
@@ -410,7 +404,7 @@ static void queue_counts(req *r, const PGresult *res)
         html(b, "</a></dd></div>");
     }
     tile_begin(b, "Oldest ready job");
-    html_age(b, cell(res, 0, Q_OLDEST) ? cell_int(res, 0, Q_OLDEST) : -1);
+    queue_oldest(b, res, 0);
     html(b, "</dd></div></dl>\n");
 }
 

@@ -201,6 +201,9 @@ is 'with the user in the log' "$(sql "SELECT n || ' ' || verb || ' ' || (who LIK
 
 is "which the page of the log shows" "$(status /log $ann) $(grep -c redrive "$tmp/out" | sed "s,[1-9],some,")" "200 some"
 
+PGWORK_DSN=$owner start same --act
+is 'without --act-dsn-file actions have the connection string of the pages' "$(status '/queue?name=one') $(post "token=$(sed -n 's/.*name="token" value="\([0-9a-f]*\)".*/\1/p' "$tmp/out" | head -n 1)&action=queue-pause&queue=one")" '200 303'
+
 # -- a server that is not there ----
 PGWORK_DSN='host=/nowhere' start nowhere
 is 'no server' "$(status /healthz) $(status /metrics) $(cat "$tmp/out" | grep -c '^pgwork_up 0$')" '503 200 1'

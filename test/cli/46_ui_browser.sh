@@ -1,4 +1,4 @@
-# ui in a browser: headless Chromium walks every page and action of a live server, with jobs that fail and a worker that dies.
+# ui in a browser (PICTURES=FOLDER takes screenshots): headless Chromium walks every page and action of a live server, with jobs that fail and a worker that dies.
 . "$(dirname "$0")/tap"
 BROWSER=${BROWSER:-$(command -v chromium-headless-shell || command -v chromium || :)}
 BROWSER_MODULES=${BROWSER_MODULES:-$top/build/browser}
@@ -10,6 +10,7 @@ export BROWSER BROWSER_MODULES
 pgwork -q migrate
 sql "SET client_min_messages = warning; DROP ROLE IF EXISTS pgw_cli_browser; CREATE ROLE pgw_cli_browser LOGIN IN ROLE pgwork_viewer, pg_read_all_stats"
 pgwork queue create mail --retention 1d
+for q in orders thumbnails reports invoices search; do pgwork queue create "$q"; done
 pgwork reap >/dev/null 2>"$tmp/reap.err" &
 reaper=$!
 jobs_of_ours=$reaper
@@ -20,7 +21,6 @@ sql "INSERT INTO pgwork.minute SELECT q.id, date_trunc('minute', now()) - m * in
         (8 + 6 * cos(m / 5.0) + CASE WHEN m BETWEEN 18 AND 30 THEN 90 ELSE 0 END)::bigint, (20 + 12 * sin(m / 4.0))::bigint
     FROM pgwork.queue q CROSS JOIN generate_series(1, 58) m"
 evil=$(pgwork enqueue mail '{"text": "<script>alert(1)</script>", "deep": [[[[1]]]], "n": 9007199254740993}' -J -k '<script>alert(2)</script>' -t '<b id=x>' --priority 9)
-for q in orders thumbnails reports invoices search; do pgwork queue create "$q"; done
 sql "SELECT pgwork.enqueue_many('thumbnails', array_fill('{\"file\": \"a.png\"}'::jsonb, ARRAY[1200])) LIMIT 1" >/dev/null
 sql "SELECT pgwork.enqueue_many('search', array_fill('{}'::jsonb, ARRAY[40])) LIMIT 1" >/dev/null
 gated=0
@@ -69,8 +69,7 @@ serve() { # serve NAME ARGS...
 PGWORK_DSN=$dsn serve read
 read_url=$url
 serve act --act --payloads
-pictures=${PICTURES:-$tmp/pictures}
-if timeout 160 node "$top/test/browser/walk.mjs" "$read_url" "$url" "evil=$evil delayed=$delayed gated=$gated dead=$dead cancel=$cancel" "$pictures"; then
+if timeout 150 node "$top/test/browser/walk.mjs" "$read_url" "$url" "evil=$evil delayed=$delayed gated=$gated dead=$dead cancel=$cancel" ${PICTURES:+"$PICTURES"}; then
     pass 'the walk came to its end'
 else
     bad=1
