@@ -309,7 +309,8 @@ static void confirm_fields(req *r, const act *a)
             html(&r->out, "<input type=\"hidden\" name=\"%s\" value=\"%s\">", act_names[i], value);
     }
     act_place(&no, r, a);
-    html(&r->out, "<button class=\"danger\">%s</button> <a href=\"%s\">No</a></form>\n",
+    html(&r->out,
+         "<button class=\"danger\">%s</button> <a class=\"button\" href=\"%s\">No</a></form>\n",
          a->what->title, no.at);
     buf_free(&no);
 }

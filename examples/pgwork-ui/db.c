@@ -10,10 +10,11 @@
 #include "../pgwork/text.h"
 #include "ui.h"
 
-#define DB_CONNECT_S  "3"
-#define DB_ACT_MS     "30000"
-#define DB_DOWN_MS    1000
-#define DB_EXAMINE_MS 10000 /* how old findings may be */
+#define DB_CONNECT_S "3"
+#define DB_ACT_MS    "30000"
+#define DB_DOWN_MS   1000
+#define DB_EXAMINE_MS \
+    10000 /* how old findings may be; more if they take long: a 20th of the time at most */
 
 /* -- connection strings --------------------------------------------------------------------- */
 
@@ -148,6 +149,16 @@ static PGconn *db_connect(db *d, const char *conninfo)
     return good ? conn : db_fail(d, conn);
 }
 
+/* Why @p res is no answer, into d->error. */
+static void db_explain(db *d, const PGresult *res)
+{
+    const char *text = PQresultErrorField(res, PG_DIAG_MESSAGE_PRIMARY);
+    const char *state = PQresultErrorField(res, PG_DIAG_SQLSTATE);
+    if (state && strcmp(state, "57014") == 0)
+        text = "it took longer than two seconds: name a queue and a state, or ask with pgwork";
+    snprintf(d->error, sizeof d->error, "%s", text ? text : PQerrorMessage(d->conn));
+}
+
 PGresult *db_ask(db *d, const char *sql, int n, const char *const *values)
 {
     for (int tries = 0; tries < 2; tries++) {
@@ -159,10 +170,7 @@ PGresult *db_ask(db *d, const char *sql, int n, const char *const *values)
         }
         PGresult *res = PQexecParams(d->conn, sql, n, NULL, values, NULL, NULL, 0);
         if (PQresultStatus(res) == PGRES_TUPLES_OK) return res;
-        snprintf(d->error, sizeof d->error, "%s",
-                 PQresultErrorField(res, PG_DIAG_MESSAGE_PRIMARY)
-                     ? PQresultErrorField(res, PG_DIAG_MESSAGE_PRIMARY)
-                     : PQerrorMessage(d->conn));
+        db_explain(d, res);
         PQclear(res);
         if (PQstatus(d->conn) == CONNECTION_OK) return NULL;
         PQfinish(d->conn); /* lost, perhaps while nobody asked: once more */
@@ -213,11 +221,13 @@ static int db_keep_finding(const pgw_finding *f, void *arg)
 bool db_examine(db *d)
 {
     int64_t now = text_tick_ms();
-    if (d->findings_count && now - d->examined_ms < DB_EXAMINE_MS) return true;
+    if (d->findings_count && now < d->examine_ms) return true;
     if (!db_handle(d)) return false;
     db_forget_findings(d);
-    d->examined_ms = now;
-    if (pgw_doctor(d->h, db_keep_finding, d) >= 0) return true;
+    pgw_status st = pgw_doctor(d->h, db_keep_finding, d);
+    int64_t took = text_tick_ms() - now;
+    d->examine_ms = now + (20 * took > DB_EXAMINE_MS ? 20 * took : DB_EXAMINE_MS);
+    if (st >= 0) return true;
     snprintf(d->error, sizeof d->error, "%s", pgw_error_message(d->h));
     db_forget_findings(d);
     return false;

@@ -281,6 +281,20 @@ void html_chart(buf *b, const chart *c)
             "</div></figure>\n");
 }
 
+/* All bars as one shape: pages with a hundred of them stay small. */
+static void spark_path(buf *b, const char *kind, const int64_t *values, const int64_t *below,
+                       int64_t peak)
+{
+    html(b, "<path class=\"%s\" d=\"", kind);
+    for (size_t i = 0; i < HTML_MINUTES; i++) {
+        int64_t sum = values[i] + (below ? below[i] : 0);
+        if (values[i] == 0) continue;
+        html(b, "M%d 1000v-%lh8V1000z", (int)i * 10 + 1,
+             (int64_t)((double)sum / (double)peak * 960) + 40);
+    }
+    html(b, "\"/>");
+}
+
 void html_spark(buf *b, const minutes *m)
 {
     int64_t peak = chart_peak(m->done, m->failed), sum = 0;
@@ -294,9 +308,7 @@ void html_spark(buf *b, const minutes *m)
          "600 1000\""
          " preserveAspectRatio=\"none\"><title>%l done in the last hour</title>",
          sum, sum);
-    for (size_t i = 0; i < HTML_MINUTES; i++) {
-        int64_t below = chart_bar(b, i, "bad", 0, m->failed[i], peak);
-        chart_bar(b, i, "good", below, m->done[i], peak);
-    }
+    spark_path(b, "good", m->done, m->failed, peak);
+    spark_path(b, "bad", m->failed, NULL, peak);
     html(b, "</svg>");
 }

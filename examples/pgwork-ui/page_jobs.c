@@ -20,7 +20,8 @@ static const struct {
     {"queue", "Queue"}, {"state", "State"}, {"kind", "Kind"},     {"tag", "Tag"},
     {"key", "Key"},     {"group", "Group"}, {"holder", "Holder"}, {"error", "Error contains"}};
 #define FILTERS (sizeof filters / sizeof *filters)
-#define INDEXED 3
+#define INDEXED 2
+#define SHOWN   3 /* the others are folded */
 
 /* -- the list ------------------------------------------------------------------------------- */
 
@@ -40,15 +41,16 @@ static void jobs_states(buf *b, const char *chosen)
     html(b, "</select></label>");
 }
 
-static void jobs_form(req *r, bool searches)
+static void jobs_form(req *r, bool unfolded)
 {
     buf *b = &r->out;
-    html(b, "<form class=\"filter\" method=\"get\" action=\"%s/jobs\">", r->u->prefix);
+    html(b, "<div class=\"filters\"><form class=\"filter\" method=\"get\" action=\"%s/jobs\">",
+         r->u->prefix);
     for (size_t i = 0; i < FILTERS; i++) {
-        if (i == INDEXED) {
+        if (i == SHOWN) {
             html(b, "<button>Filter</button> <a href=\"%s/jobs\">Clear</a>", r->u->prefix);
             html(b, "<details id=\"more\"%r><summary>More</summary><div class=\"filter\">",
-                 searches ? " open" : "");
+                 unfolded ? " open" : "");
         }
         if (strcmp(filters[i].name, "state") == 0)
             jobs_states(b, req_query(r, "state"));
@@ -58,7 +60,7 @@ static void jobs_form(req *r, bool searches)
     html(b, "</div></details></form>\n<form class=\"filter\" method=\"get\" action=\"%s/job\">",
          r->u->prefix);
     html(b, "<label>Job id <input name=\"id\" inputmode=\"numeric\" pattern=\"[0-9]+\" required>"
-            "</label><button>Open</button></form>\n");
+            "</label><button>Open</button></form></div>\n");
 }
 
 static void jobs_next(req *r, int64_t after)
@@ -128,8 +130,7 @@ static void jobs_rows(req *r, const PGresult *res)
     html_table_end(&r->out);
     if (shown == 0)
         html(&r->out, "<p class=\"empty\">%s</p>",
-             rows ? "None among the first 100,000 that were looked at."
-                  : "There are no such jobs.");
+             rows ? "None among the 20,000 that were looked at." : "There are no such jobs.");
     if (shown == UI_ROWS || (rows && shown < rows)) jobs_next(r, after);
 }
 
@@ -156,24 +157,25 @@ static void jobs_actions(req *r)
 
 /* clang-format off */
 /* $1: behind this id; then the filters in their order */
-static const char jobs_list[] = "SELECT " JOB_COLUMNS " FROM job_list($2, $3, $4, NULL, $1::bigint, 50) j";
+static const char jobs_list[] = "SELECT " JOB_COLUMNS " FROM job_list($2, $3, NULL, NULL, $1::bigint, 50) j";
 static const char jobs_search[] =
     "SELECT " JOB_COLUMNS " FROM job_search(jsonb_strip_nulls(jsonb_build_object('queue', $2::text, 'state', $3::text, 'kind', $4::text, "
-    "'tag', $5::text, 'key', $6::text, 'group', $7::text, 'holder', $8::text, 'error', $9::text)), $1::bigint, 50) j";
+    "'tag', $5::text, 'key', $6::text, 'group', $7::text, 'holder', $8::text, 'error', $9::text)), $1::bigint, 50, 20000) j";
 /* clang-format on */
 
 void page_jobs(req *r)
 {
     char after[24];
     const char *values[1 + FILTERS] = {after};
-    bool searches = false;
+    bool searches = false, unfolded = false;
     snprintf(after, sizeof after, "%" PRId64, req_id(r, "after"));
     for (size_t i = 0; i < FILTERS; i++) {
         values[1 + i] = req_query(r, filters[i].name);
         if (i >= INDEXED && values[1 + i]) searches = true;
+        if (i >= SHOWN && values[1 + i]) unfolded = true;
     }
     page_begin(r, "Jobs", "jobs");
-    jobs_form(r, searches);
+    jobs_form(r, unfolded);
     jobs_actions(r);
     PGresult *res = searches ? db_ask(&r->u->d, jobs_search, 1 + FILTERS, values)
                              : db_ask(&r->u->d, jobs_list, 1 + INDEXED, values);

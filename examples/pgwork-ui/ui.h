@@ -67,8 +67,8 @@ typedef struct db {
     char error[700]; /* why the last question has no answer */
     finding *findings;
     size_t findings_count;
-    int64_t down_ms;     /* when a connection failed last, on the same clock; 0: never */
-    int64_t examined_ms; /* when, on the clock that is never set */
+    int64_t down_ms; /* when a connection failed last, on the clock that is never set; 0: never */
+    int64_t examine_ms; /* when to look again, on the same clock */
 } db;
 
 /** Reads connection strings: CLI_DONE or an exit code, told. @p act_file: of actions; NULL: the
@@ -78,7 +78,7 @@ int db_prepare(db *d, const cli *c, bool act, const char *act_file);
 pgw *db_handle(db *d);
 /** Rows of a query on views of the schema; NULL: see d->error. */
 PGresult *db_ask(db *d, const char *sql, int n, const char *const *values);
-/** What the doctor finds, at most ten seconds old. False: see d->error. */
+/** What the doctor finds, seconds old. False: see d->error. */
 bool db_examine(db *d);
 /** A session for one action, in the name of @p user; NULL: see d->error. */
 PGconn *db_act(db *d, const char *user);

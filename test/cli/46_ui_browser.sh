@@ -50,7 +50,7 @@ done
 dead=$(sql "SELECT max(id) FROM pgwork.job_list('mail', 'dead')")
 sql "SELECT FROM pgwork.enqueue_many('mail', array_fill('{}'::jsonb, ARRAY[6]), kinds => '{send}')"
 # a worker that lives, and one that dies
-pgwork -X holder=mail-1 work mail -j 3 -- sh -c 'sleep 20; exit 1' >/dev/null 2>&1 &
+pgwork -X holder=mail-1 work mail -j 3 -- sleep 600 >/dev/null 2>&1 &
 jobs_of_ours="$jobs_of_ours $!"
 pgwork -X holder=orders-1 work orders -j 2 -- sleep 60 >/dev/null 2>&1 &
 dies=$!
