@@ -140,7 +140,8 @@ static PGconn *db_connect(db *d, const char *conninfo)
     PQsetClientEncoding(conn, "UTF8");
     char *schema = PQescapeIdentifier(conn, d->schema, strlen(d->schema));
     snprintf(text, sizeof text,
-             "SET search_path TO pg_catalog, %s; SET TimeZone TO 'UTC'; SET DateStyle TO 'ISO'",
+             "SET search_path TO pg_catalog, %s; SET TimeZone TO 'UTC'; SET DateStyle TO 'ISO'; "
+             "SET jit TO off", /* compiling takes longer than any of our questions */
              schema ? schema : "");
     PQfreemem(schema);
     PGresult *res = PQexec(conn, text);
