@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: PostgreSQL
  *
- * pgwork metrics: what monitoring watches, in Prometheus' text format.
+ * pgwork metrics: metrics in the text format of Prometheus.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -13,8 +13,8 @@
 #include "opts.h"
 #include "out.h"
 
-/* Whoever reads the file while it is made anew sees the old one, or the new one. The name of what
- * it is made under ends with none that a collector looks for. */
+/* Writes a temporary file and renames it, so that readers see a complete file. Collectors ignore
+ * the suffix of the temporary name. */
 static int metrics_replace(const char *file, const buf *t)
 {
     static const char ending[] = ".XXXXXX";

@@ -82,6 +82,22 @@ static void unblock(int queue, int group)
     admin_end(OP_unb, call, st, queue == 8 && freed > 0, C_group_unblock);
 }
 
+static int note_stopped(const pgw_group_info *g, void *arg)
+{
+    int *group = arg, n;
+    if (g->blocked_by != PGW_NONE && sscanf(g->group, "g%d", &n) == 1 && (*group < 0 || draw(2)))
+        *group = n;
+    return 0;
+}
+
+/* One that a job stops, if there is any. */
+static int stopped_group(int queue)
+{
+    int group = -1;
+    pgw_groups_each(h, queue_name(queue), NULL, note_stopped, &group);
+    return group < 0 ? draw(GROUPS) : group;
+}
+
 static void hold(int queue, int group)
 {
     char name[10];
@@ -116,8 +132,8 @@ void role_keeper(void)
         case 1: hold(GROUPED + draw(4), GROUPS - 1 - draw(2)); break;
         case 2:
         case 3: change_limit(GROUPED + draw(4)); break;
-        case 4:
-        case 5: unblock(draw(3) ? 8 : 9, draw(GROUPS)); break;
+        case 4: unblock(draw(3) ? 8 : 9, draw(GROUPS)); break;
+        case 5: unblock(8, stopped_group(8)); break;
         case 6:
             call = admin_begin(OP_red, 8, 0);
             st = pgw_redrive(h, "q8", NULL, &n);
