@@ -60,6 +60,7 @@ PQ_LIBS := $(shell $(PKG_CONFIG) --libs libpq 2>/dev/null || { pg_config --libdi
 MHD_CFLAGS := $(shell $(PKG_CONFIG) --cflags libmicrohttpd 2>/dev/null)
 MHD_LIBS := $(shell $(PKG_CONFIG) --libs libmicrohttpd 2>/dev/null)
 UI := $(if $(MHD_LIBS),$(B)/pgwork-ui)
+UNITS := $(filter-out $(if $(UI),,$(B)/pgwork-ui.service $(B)/pgwork-ui.socket),$(UNITS))
 
 # -- what the compiler is told ---------------------------------------------------------------------
 
@@ -323,7 +324,7 @@ lint-length:
 # phrases that readers had to read twice, in pages, messages and comments of the schema; links of pages that lead nowhere
 lint-words:
 	@LC_ALL=C.UTF-8 awk -v allow=test/lint/words.allow -f test/lint/words.awk README.md CONTRIBUTING.md SECURITY.md bench/README.md $(wildcard test/*/README.md examples/*/README.md) \
-	  $(wildcard doc/*.md doc/howto/*.md doc/man/*.[157]) $(HEADERS) inc/pgwork.hpp $(wildcard migrations/*.sql) $(SRC) $(EX_SRC) $(CLI_SRC)
+	  $(wildcard doc/*.md doc/howto/*.md doc/man/*.[157]) $(HEADERS) inc/pgwork.hpp $(wildcard migrations/*.sql) $(SRC) $(EX_SRC) $(CLI_SRC) $(UI_SRC)
 	@LC_ALL=C awk -f test/lint/links.awk $(wildcard *.md bench/*.md doc/*.md doc/*/*.md test/*/*.md examples/*/*.md)
 # one file at a time: clang-tidy 14 takes a second file's va_start for unknown
 lint-tidy: $(G)/stamp

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: PostgreSQL
  *
- * act: actions. Each has a session of its own, as the role of --act, so the server decides whether
- * it may be done. What is done stands in the log of operations, with the role and the user.
+ * act: actions. Each has a session of its own, with the connection string of actions. So the server
+ * decides whether it is allowed. The log of operations gets the role and the user.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -128,12 +128,12 @@ static pgw_status act_bulk(act *a)
 
 static const action actions[] = {
     {"queue-pause", "Pause the queue",
-     "Claims find no jobs until somebody resumes it. Running jobs go on.", act_queue_pause,
-     "queue pause", 0},
+     "Claims find no jobs until it is resumed. Running jobs go on.", act_queue_pause, "queue pause",
+     0},
     {"queue-resume", "Resume the queue", "Its jobs are claimed again, and new ones accepted.",
      act_queue_resume, "queue resume", 0},
     {"queue-drain", "Drain the queue",
-     "New jobs are refused until somebody resumes it. Programs that enqueue get an error.",
+     "New jobs are refused until it is resumed. Programs that enqueue get an error.",
      act_queue_drain, "queue drain", 0},
     {"queue-unhold", "End the hold", "Its jobs are claimed again.", act_queue_unhold,
      "queue unhold", 0},
@@ -150,8 +150,8 @@ static const action actions[] = {
     {"job-run", "Run the job now", "It becomes ready at once.", act_job_run, "job run", 0},
     {"cron-run", "Run the schedule now", "It has a tick now. The next planned one does not change.",
      act_cron_run, "cron run", 0},
-    {"cron-pause", "Pause the schedule", "It has no ticks until somebody resumes it.",
-     act_cron_pause, "cron pause", 0},
+    {"cron-pause", "Pause the schedule", "It has no ticks until it is resumed.", act_cron_pause,
+     "cron pause", 0},
     {"cron-resume", "Resume the schedule", "It has ticks again, from now on.", act_cron_resume,
      "cron resume", 0},
     {"bulk-redrive", "Redrive dead letters", "They are ready again, with a new count of attempts.",

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: PostgreSQL
  *
- * auth: who may ask, and which POST may change anything. What a user may do in the database is
+ * auth: which requests are answered, and which POST may act. What a user may do in the database is
  * decided there, by the role that we connect as.
  */
 #include <errno.h>
@@ -195,7 +195,7 @@ bool auth_admit(req *r, const headers *h)
     return true;
 }
 
-/* -- who may change anything ---------------------------------------------------------------- */
+/* -- which POST may act --------------------------------------------------------------------- */
 
 bool auth_allows_post(req *r, const headers *h)
 {

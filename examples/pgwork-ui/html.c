@@ -242,7 +242,7 @@ static void chart_value(buf *b, const chart *c, int64_t value)
         html_count(b, value);
 }
 
-/* What a minute was, for whoever points at it; then its bar. */
+/* One minute: its title, and its bar. */
 static void chart_minute(buf *b, const chart *c, size_t at, int64_t peak)
 {
     char time[TEXT_TIME];

@@ -34,7 +34,7 @@ void html_table(buf *b, const char *caption, const char *headings);
 void html_table_end(buf *b);
 
 #define HTML_MINUTES 60
-/* What happened in each of the last minutes, the oldest first. */
+/* Counts of each of the last minutes, the oldest first. */
 typedef struct minutes {
     int64_t done[HTML_MINUTES], failed[HTML_MINUTES], wait_ms[HTML_MINUTES], run_ms[HTML_MINUTES];
 } minutes;

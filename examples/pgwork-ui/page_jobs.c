@@ -76,7 +76,7 @@ static void jobs_next(req *r, int64_t after)
     "j.queue, j.id, j.state, j.kind, j.priority, j.attempt, j.max_attempts, " UI_US( \
         "j.created_at") ", " UI_US("j.run_at") ", j.holder, " UI_US("j.lease_until") ", " UI_US("j.finished_at") ", left(j.error, 300), j.key, j.grp"
 
-/* What is worth to know of a job in its state. */
+/* The fields that matter in its state. */
 static void job_detail(req *r, const PGresult *res, int row)
 {
     buf *b = &r->out;
@@ -219,7 +219,7 @@ static void fact_time(req *r, const char *label, int64_t us)
     html(&r->out, "</dd></div>");
 }
 
-/* Since when its handler runs, if its worker has told. */
+/* When its handler started, if its worker has reported it. */
 typedef struct since {
     int64_t id, us;
 } since;
@@ -296,7 +296,7 @@ static void job_buttons(req *r, const PGresult *res)
     html(&r->out, "</div>\n");
 }
 
-/* What a person or a program wrote, as it stands. @p size: of all of it; 0: all is here. */
+/* A text of a person or a program, unchanged. @p size: of all of it; 0: all is here. */
 static void job_block(buf *b, const char *label, const char *text, int64_t size)
 {
     int64_t here = text ? (int64_t)strlen(text) : 0;

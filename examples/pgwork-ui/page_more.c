@@ -388,7 +388,7 @@ void page_locks(req *r)
         size_t before =
             list_begin(r, "Locks", "Lock|State|Application|User|Client|Pid>|Fence>|Since");
         list_end(r, before, pgw_locks_each(h, NULL, lock_row, r),
-                 "Nobody holds a lock, and nobody waits for one.");
+                 "There are no holders of locks, and no waiters.");
         locks_semas(r, h);
         html(&r->out, "<h2>Rates</h2>\n");
         before = list_begin(r, "Rates", "Rate|Takes>|Per|Burst>|Available>|Next");

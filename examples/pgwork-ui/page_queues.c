@@ -37,7 +37,7 @@ static bool is_true(const PGresult *res, int row, int column)
     return text && *text == 't';
 }
 
-/* What keeps jobs from coming or going. */
+/* Pause, hold and drain. */
 static void queue_doors(req *r, const PGresult *res, int row)
 {
     buf *b = &r->out;
@@ -349,7 +349,7 @@ static int group_row(const pgw_group_info *g, void *arg)
     html_bounded(b, g->gated, 1000);
     html(b, "</td><td class=\"n\">%l of %d</td><td>", g->admitted, g->limit);
     if (g->held_until_us == INT64_MAX)
-        html(b, "held until somebody ends it");
+        html(b, "held until it is unblocked");
     else if (g->held_until_us != PGW_NONE)
         html(b, "held, free "), html_time(b, g->held_until_us, r->now_us);
     if (g->blocked_by != PGW_NONE)

@@ -202,7 +202,7 @@ static enum MHD_Result serve_send(struct MHD_Connection *connection, req *r)
     return queued;
 }
 
-/* For each request, before anything else is known of it. */
+/* For each request, when its first line has been read. */
 static void *serve_begin(void *arg, const char *uri, struct MHD_Connection *connection)
 {
     ui *u = arg;

@@ -71,14 +71,14 @@ typedef struct db {
     int64_t examine_ms; /* when to look again, on the same clock */
 } db;
 
-/** Reads connection strings: CLI_DONE or an exit code, told. @p act_file: of actions; NULL: the
- * same. */
+/** Reads connection strings. CLI_DONE, or an exit code after a message. @p act_file: of actions;
+ * NULL: the same. */
 int db_prepare(db *d, const cli *c, bool act, const char *act_file);
 /** The handle for reading; NULL: see d->error. */
 pgw *db_handle(db *d);
 /** Rows of a query on views of the schema; NULL: see d->error. */
 PGresult *db_ask(db *d, const char *sql, int n, const char *const *values);
-/** What the doctor finds, seconds old. False: see d->error. */
+/** Findings of the doctor, some seconds old. False: see d->error. */
 bool db_examine(db *d);
 /** A session for one action, in the name of @p user; NULL: see d->error. */
 PGconn *db_act(db *d, const char *user);
@@ -107,18 +107,17 @@ typedef struct ui {
 
 /* -- who may ask (auth.c) ------------------------------------------------------------------- */
 
-/* What a request says of itself; each may be NULL. */
+/* Headers of a request; each may be NULL. */
 typedef struct headers {
     const char *host, *origin, *fetch_site, *authorization, *proxy_user;
 } headers;
 
-/** Refuses to serve others than this machine without a way to know them. CLI_DONE or an exit code,
- * told. */
+/** Refuses to serve other machines without a way to know their users. CLI_DONE, or an exit code
+ * after a message. */
 int auth_prepare(ui *u);
-/** Who asks, into r->user. False: r->status and a page say why not. */
+/** Stores the user in r->user. False: the request is refused, and the answer says why. */
 bool auth_admit(req *r, const headers *h);
-/** May this POST change anything? It has to come from a page of ours. False: the page says why not.
- */
+/** True if this POST comes from a page of ours. False: the answer says why not. */
 bool auth_allows_post(req *r, const headers *h);
 
 /* -- serving (serve.c) ---------------------------------------------------------------------- */
@@ -133,7 +132,7 @@ void page_end(req *r);
 void page_message(req *r, int status, const char *title, const char *text);
 /** A status of the library: false for an error, which then is on the page. */
 bool page_ok(req *r, pgw_status st);
-/** What db_ask() returned: false for NULL, and the error is on the page. */
+/** A result of db_ask(): false for NULL, and the error is on the page. */
 bool page_got(req *r, const PGresult *res);
 void page_error(req *r, const char *message, const char *hint);
 /** The handle, or NULL: the error is on the page. */

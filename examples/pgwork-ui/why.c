@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: PostgreSQL
  *
- * why: why a job does not run. What decides comes first; behind it stands what would hold the job
- * up next, or makes claims slow.
+ * why: why a job does not run. The reason that decides comes first, then reasons that would
+ * hold it up next, or make claims slow.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -79,7 +79,7 @@ static void why_door(reasons *why, const PGresult *q)
     buf *b;
     if (paused && *paused == 't') {
         b = reason(why, "bad");
-        html(b, "Its queue is paused: no job of it is claimed until somebody resumes it.");
+        html(b, "Its queue is paused: no job of it is claimed until it is resumed.");
         reason_end(why);
     }
     if (cell(q, 0, W_UNTIL)) {
@@ -145,7 +145,7 @@ static int why_group(const pgw_group_info *g, void *arg)
         reason(why, "bad");
         html(b, "Its group <bdi>%s</bdi> is held", g->group);
         if (g->held_until_us == INT64_MAX)
-            html(b, " until somebody unblocks it.");
+            html(b, " until it is unblocked.");
         else
             html(b, ", free "), html_time(b, g->held_until_us, why->r->now_us), html(b, ".");
         reason_end(why);
@@ -231,7 +231,7 @@ static void why_stuck(reasons *why, const PGresult *q)
     reason_end(why);
 }
 
-/* What the doctor says of the state that holds vacuum back, and of reapers. */
+/* Findings of the doctor on held snapshots. */
 static void why_doctor(reasons *why)
 {
     const db *d = &why->r->u->d;
