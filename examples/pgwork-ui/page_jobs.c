@@ -72,9 +72,11 @@ static void jobs_next(req *r, int64_t after)
     html(&r->out, "\">Next page</a></p>");
 }
 
-#define JOB_COLUMNS                                                                  \
-    "j.queue, j.id, j.state, j.kind, j.priority, j.attempt, j.max_attempts, " UI_US( \
-        "j.created_at") ", " UI_US("j.run_at") ", j.holder, " UI_US("j.lease_until") ", " UI_US("j.finished_at") ", left(j.error, 300), j.key, j.grp"
+/* clang-format off */
+#define JOB_COLUMNS \
+    "j.queue, j.id, j.state, j.kind, j.priority, j.attempt, j.max_attempts, " UI_US("j.created_at") ", " UI_US("j.run_at") ", j.holder, " \
+    UI_US("j.lease_until") ", " UI_US("j.finished_at") ", left(j.error, 300), j.key, j.grp"
+/* clang-format on */
 
 /* The fields that matter in its state. */
 static void job_detail(req *r, const PGresult *res, int row)
@@ -192,12 +194,11 @@ void page_jobs(req *r)
     "CASE WHEN octet_length(" x "::text) < 4096 THEN jsonb_pretty(" x ") ELSE " x "::text END"
 #define JOB_TEXT(x) \
     "CASE WHEN $3::boolean THEN left(" JOB_LAID(x) ", 65536) END, octet_length(" JOB_LAID(x) ")"
+/* clang-format off */
 static const char job_sql[] =
-    "SELECT " JOB_COLUMNS
-    ", " UI_US("j.expires_at") ", j.body_bytes, array_to_string(j.tags, E'\\x1f'), j.error, "
-                               "j.payload_hidden, " JOB_TEXT("j.payload") ", " JOB_TEXT(
-                                   "j.output") ", " JOB_TEXT("j.meta") " FROM job_list($1, NULL, "
-                                                                       "NULL, $2::bigint) j";
+    "SELECT " JOB_COLUMNS ", " UI_US("j.expires_at") ", j.body_bytes, array_to_string(j.tags, E'\\x1f'), j.error, j.payload_hidden, "
+    JOB_TEXT("j.payload") ", " JOB_TEXT("j.output") ", " JOB_TEXT("j.meta") ", " JOB_TEXT("j.progress") " FROM job_list($1, NULL, NULL, $2::bigint) j";
+/* clang-format on */
 
 static void fact_begin(buf *b, const char *label)
 {
@@ -321,7 +322,32 @@ static void job_texts(req *r, const PGresult *res)
         job_block(&r->out, "Payload", cell(res, 0, J_PAYLOAD), cell_int(res, 0, J_PAYLOAD + 1));
         job_block(&r->out, "Output", cell(res, 0, J_OUTPUT), cell_int(res, 0, J_OUTPUT + 1));
         job_block(&r->out, "Meta", cell(res, 0, J_META), cell_int(res, 0, J_META + 1));
+        job_block(&r->out, "Progress", cell(res, 0, J_PROGRESS), cell_int(res, 0, J_PROGRESS + 1));
     }
+}
+
+/* The attempts that did not complete it. */
+static void job_attempts(req *r, const PGresult *job)
+{
+    static const char sql[] =
+        "SELECT attempt, " UI_US("ended_at") ", ended, holder, error "
+                                             "FROM job_attempts($1, $2::bigint)";
+    const char *values[] = {cell(job, 0, J_QUEUE), cell(job, 0, J_ID)};
+    buf *b = &r->out;
+    PGresult *res = db_ask(&r->u->d, sql, 2, values);
+    if (page_got(r, res) && PQntuples(res)) {
+        html(b, "<h2>Attempts that failed</h2>\n");
+        html_table(b, "Attempts that failed", "Attempt>|Ended|How|Holder|Error");
+        for (int row = 0; row < PQntuples(res); row++) {
+            html(b, "<tr><td class=\"n\">%s</td><td>", cell(res, row, 0));
+            html_time(b, cell_time(res, row, 1), r->now_us);
+            html(b, "</td><td>%s</td><td><bdi>%s</bdi></td>", cell(res, row, 2), cell(res, row, 3));
+            html(b, "<td class=\"detail\"><span class=\"error\"><bdi>%s</bdi></span></td></tr>\n",
+                 cell(res, row, 4));
+        }
+        html_table_end(b);
+    }
+    PQclear(res);
 }
 
 void page_job(req *r)
@@ -348,6 +374,7 @@ void page_job(req *r)
             why(r, res);
             job_buttons(r, res);
             job_facts(r, res);
+            job_attempts(r, res);
             job_texts(r, res);
         }
         page_end(r);

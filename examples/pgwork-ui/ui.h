@@ -164,7 +164,7 @@ void page_dead_errors(req *r, const char *queue); /* a table */
 /* Columns of a job in a result. */
 /* clang-format off */
 enum { J_QUEUE, J_ID, J_STATE, J_KIND, J_PRIORITY, J_ATTEMPT, J_MOST, J_CREATED, J_RUN_AT, J_HOLDER, J_UNTIL, J_FINISHED, J_ERROR, J_KEY,
-       J_GROUP, J_EXPIRES, J_BODY, J_TAGS, J_WHOLE_ERROR, J_HIDDEN, J_PAYLOAD, J_OUTPUT = J_PAYLOAD + 2, J_META = J_OUTPUT + 2 };
+       J_GROUP, J_EXPIRES, J_BODY, J_TAGS, J_WHOLE_ERROR, J_HIDDEN, J_PAYLOAD, J_OUTPUT = J_PAYLOAD + 2, J_META = J_OUTPUT + 2, J_PROGRESS = J_META + 2 };
 /* clang-format on */
 /** The list of reasons why a job does not run. */
 void why(req *r, const PGresult *job);

@@ -120,6 +120,7 @@ sql "SELECT FROM pgwork.claim('{mail}', 1, 'gone', 100)"
 sleep 0.2
 lost=$(sql "SELECT id FROM pgwork.job WHERE queue = 'mail' AND state = 'leased' AND holder = 'gone'")
 why 'its lease ended' "$lost" 'Its lease ended'
+is 'failed attempts have their errors' "$(status "/job?id=$dead&queue=mail") $(grep -c '<h2>Attempts that failed' "$tmp/out")" '200 1'
 is 'a dead letter is not asked why' "$(status "/job?id=$dead") $(grep -c 'Why is it not running' "$tmp/out")" '200 0'
 
 # -- payloads ----
