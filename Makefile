@@ -207,6 +207,10 @@ $(G)/stamp: $(SQL) src/sql/sql2c.awk $(wildcard src/* migrations)
 	@for f in sql_data.inc pgw_all.c pgw_all.h; do cmp -s $@.$$f $(@D)/$$f || cp $@.$$f $(@D)/$$f; rm $@.$$f; done
 	@touch $@
 
+# so that an edit of the SQL reaches the objects in the same run
+$(G)/sql_data.inc $(G)/pgw_all.c $(G)/pgw_all.h: $(G)/stamp
+	@:
+
 # the reference, from the headers: man pages of section 3, and HTML
 REF = $(B)/reference
 FUNCTIONS := $(shell awk '/^PGW_API / && match($$0, /pgw_[a-z0-9_]+\050/) { print substr($$0, RSTART, RLENGTH - 1) }' $(HEADERS))

@@ -404,3 +404,45 @@ S
 
 # payload BYTES: a pgbench variable
 payload() { printf '{"x": "%s"}' "$(head -c "$1" /dev/zero | tr '\0' y)"; }
+
+# -- other queues by their own clients ---------------------------------------------------------------
+
+processes=$(getconf _NPROCESSORS_ONLN)
+if [ "$processes" -gt 2 ]; then processes=2; fi
+ours_for() { echo $((($1 > 100 ? 2 : 4) * processes)); } # ours_for BATCH: processes
+
+# npm_peers: Graphile Worker and pg-boss take part. Sets node, the release of Node.js that they ask for.
+npm_peers() {
+    export PEER_MODULES="$top/build/npm"
+    if ! command -v npm >/dev/null; then
+        left_out 'Graphile Worker and pg-boss: npm is not here'
+        return 1
+    fi
+    mkdir -p "$PEER_MODULES"
+    if [ -n "$smoke" ] || ! { [ -d "$PEER_MODULES/node_modules" ] && cmp -s "$here/npm/package-lock.json" "$PEER_MODULES/package-lock.json"; }; then
+        if [ -n "$quick" ]; then
+            left_out 'Graphile Worker and pg-boss: a quick run installs nothing'
+            return 1
+        fi
+        cp "$here/npm/package.json" "$here/npm/package-lock.json" "$PEER_MODULES/"
+        if ! (cd "$PEER_MODULES" && npm ci --no-audit --no-fund) >"$out/npm.log" 2>&1; then
+            left_out "Graphile Worker and pg-boss: npm ci failed ($out/npm.log)"
+            return 1
+        fi
+    fi
+    node="$PEER_MODULES/node_modules/node/bin/node"
+    if [ ! -x "$node" ]; then node=node; fi
+}
+forget_peers() { sql -c 'SET client_min_messages = warning' -c 'DROP SCHEMA IF EXISTS graphile_worker, pgboss CASCADE'; }
+
+# workers_burn WHO QUEUE JOBS BATCH: as many of our workers as for such batches are fastest, each in a process; sets rate
+workers_burn() {
+    wb_ours=$(ours_for "$4") wb_pids=''
+    for p in $(seq "$wb_ours"); do
+        of_engine "$1" noop_worker "$2" $(($3 / wb_ours)) 0 "$4" >"$out/noop.$p" &
+        wb_pids="$wb_pids $!"
+    done
+    for p in $wb_pids; do wait "$p" || { say "bench: a worker of ours failed"; return 1; }; done
+    rate=$(awk -v jobs="$3" '!begin || $4 < begin { begin = $4 } $5 > end { end = $5 } END { print jobs * 1000 / (end - begin) }' "$out"/noop.?)
+    rm -f "$out"/noop.?
+}

@@ -288,6 +288,7 @@ public:
     claim_options &wait(milliseconds d) { opts_.wait_ms = d.count(); return *this; }
     claim_options &wait_until_stopped() { opts_.wait_ms = PGW_UNLIMITED; return *this; }
     claim_options &apart(bool yes = true) { opts_.apart = yes; return *this; }
+    claim_options &in_order(bool yes = true) { opts_.in_order = yes; return *this; }
 
 private:
     friend class handle;

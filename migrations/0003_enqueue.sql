@@ -62,7 +62,9 @@ BEGIN
                      'expires_at', j.expires_at::text, 'a time before 294247-01-10'),
                     (jsonb_typeof(j.meta) <> 'object' OR pg_column_size(j.meta) > 65536, 'meta',
                      'JSON ' || jsonb_typeof(j.meta), 'a JSON object of at most 64 KB'), (j.meta -> 'timeout_ms'
-                     NOT BETWEEN '1' AND '2592000000', 'meta.timeout_ms', j.meta ->> 'timeout_ms', '1..2592000000')
+                     NOT BETWEEN '1' AND '2592000000', 'meta.timeout_ms', j.meta ->> 'timeout_ms', '1..2592000000'),
+                    (j.meta -> 'rate_weight' NOT BETWEEN '1' AND '1000000', 'meta.rate_weight',
+                     j.meta ->> 'rate_weight', '1..1000000')
              UNION ALL SELECT octet_length(t) > 255 OR t ~ '[[:cntrl:]]', 'tags', t, words FROM unnest(j.tags) t
             ) c (bad, name, value, allowed) WHERE c.bad;
 END $$;
@@ -162,7 +164,7 @@ BEGIN
        AND num_nonnulls(pg_current_xact_id(), nullif(t.draining, false), pg_column_compression(enqueue.payload),
                         enqueue.run_at, enqueue.delay_ms, enqueue.max_attempts, enqueue.lease_ms, enqueue.tags,
                         enqueue.key, enqueue.op, enqueue.grp, enqueue.expires_at, enqueue.meta, enqueue.ttl_ms,
-                        t.queue_limit) = 1
+                        t.gated) = 1
        AND coalesce(pg_column_size(enqueue.payload), 0)::bigint + coalesce(octet_length(enqueue.body), 0)
            <= CASE WHEN enqueue.priority BETWEEN 0 AND 9 AND octet_length(enqueue.kind) <= 255
                         AND enqueue.kind !~ '[[:cntrl:]]' THEN t.max_bytes END
@@ -263,7 +265,7 @@ DECLARE
     keys text[]; gated boolean; n_ready bigint := 0; one record; taken pgwork.enqueued;
 BEGIN
     SELECT array_agg(u.id), array_agg(u.key) FILTER (WHERE u.key IS NOT NULL),
-           bool_or(u.grp IS NOT NULL OR q.queue_limit IS NOT NULL) INTO new_ids, keys, gated FROM unnest(jobs) u;
+           bool_or(u.grp IS NOT NULL OR q.gated) INTO new_ids, keys, gated FROM unnest(jobs) u;
     IF keys IS NULL THEN
         n_ready := CASE WHEN gated THEN pgwork._store_gated(q, jobs) ELSE pgwork._store(q.id, jobs) END;
     ELSE

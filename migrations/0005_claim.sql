@@ -19,8 +19,9 @@ CREATE TYPE pgwork.claimed_batch AS (queue text, id bigint, token uuid, attempt 
     lease_until timestamptz, server_time timestamptz, meta jsonb, quarantined boolean,
     ids bigint[], kinds text[], payloads jsonb[], created timestamptz[]);
 
--- Sorts queues by their first ready jobs: priority, then age. Queues without one are last, because a job may arrive.
-CREATE FUNCTION pgwork._by_head(queues text[]) RETURNS text[] LANGUAGE plpgsql AS $$
+-- Sorts queues by their first ready jobs: priority, then age; `in_order`: as given. Queues without one are last,
+-- because a job may arrive.
+CREATE FUNCTION pgwork._by_head(queues text[], in_order boolean) RETURNS text[] LANGUAGE plpgsql AS $$
 BEGIN
     RETURN ARRAY(
         SELECT t.name FROM pgwork.queue t CROSS JOIN LATERAL pgwork._mark(t.id) m
@@ -30,7 +31,7 @@ BEGIN
                                       WHERE j.queue = t.id AND j.lane = r.lane AND j.pos > r.start AND j.pos <= r.stop
                                         AND j.token IS NULL ORDER BY j.pos LIMIT 1) h LIMIT 1) h ON true
          WHERE t.name = ANY (queues) AND CASE WHEN t.paused THEN (pgwork._end_holds(t.name)).ended > 0 ELSE true END
-         ORDER BY h.priority, h.pos);
+         ORDER BY CASE WHEN in_order AND h.pos IS NOT NULL THEN array_position(queues, t.name) END, h.priority, h.pos);
 END $$;
 
 -- Stores the jobs of deleted rows again, as ready rows: the first row with `first` jobs, the others with `size`. The
@@ -125,7 +126,7 @@ CREATE FUNCTION pgwork._hint(queue text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN 'pgwork.claim_' || (hashtext(queue) & 63)::text;
 
 -- Reads the hint from the ledger. While `old` is valid, continues from it.
-CREATE FUNCTION pgwork._look(its_name text, now_ms bigint, old bigint[]) RETURNS bigint[] LANGUAGE plpgsql AS $$
+CREATE FUNCTION pgwork._renew_hint(its_name text, now_ms bigint, old bigint[]) RETURNS bigint[] LANGUAGE plpgsql AS $$
 DECLARE m CONSTANT pgwork.mark := (SELECT pgwork._mark(t.id) FROM pgwork.queue t WHERE t.name = its_name); rows record;
 BEGIN
     SELECT (array_agg(j.n))[1] AS n, min(j.pos) - 1 AS start, min(j.lane) AS lane,
@@ -149,7 +150,8 @@ END $$;
 -- The hot path: few statements, each with one possible plan, and only SQL functions that are
 -- inlined. Starting a statement costs more than a job. A row is one job, or several with `ids`.
 CREATE FUNCTION pgwork.claim_batch(queues text[], n integer, holder text, lease_ms bigint DEFAULT NULL,
-    done_ids bigint[] DEFAULT NULL, done_tokens uuid[] DEFAULT NULL, apart boolean DEFAULT false)
+    done_ids bigint[] DEFAULT NULL, done_tokens uuid[] DEFAULT NULL, apart boolean DEFAULT false,
+    in_order boolean DEFAULT false)
 RETURNS SETOF pgwork.claimed_batch LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 SET plan_cache_mode = force_generic_plan SET jit = off AS $$
@@ -167,7 +169,7 @@ DECLARE
     lanes smallint[]; starts bigint[]; stops bigint[];
     wanted integer := n; -- jobs
     size integer;        -- the expected number of jobs per row
-    got integer := 0;
+    got integer := 0; admitted bigint;
 BEGIN
     IF (n BETWEEN 1 AND 10000 AND octet_length(holder) BETWEEN 1 AND 255 AND holder !~ '[[:cntrl:]]'
         AND cardinality(queues) BETWEEN 1 AND 64
@@ -180,13 +182,14 @@ BEGIN
             RETURN QUERY SELECT * FROM pgwork._refused_claims(queues[1], done_ids, accepted);
         END IF;
     END IF;
-    FOREACH its_name IN ARRAY CASE cardinality(queues) WHEN 1 THEN queues ELSE pgwork._by_head(queues) END LOOP
+    FOREACH its_name IN ARRAY CASE cardinality(queues) WHEN 1 THEN queues
+                                                       ELSE pgwork._by_head(queues, in_order) END LOOP
         hint := nullif(current_setting(pgwork._hint(its_name), true), '')::bigint[];
         IF (hint[1] = hashtextextended(its_name, 0) AND now_ms BETWEEN hint[2] - 200 AND hint[2]) IS NOT TRUE THEN
-            hint := pgwork._look(its_name, now_ms, NULL);
+            hint := pgwork._renew_hint(its_name, now_ms, NULL);
             passed := NULL; -- jobs may have become ready before the claimed ones
         ELSIF now_ms >= hint[7] AND passed & 31 IS DISTINCT FROM 1 THEN
-            hint := pgwork._look(its_name, now_ms, hint);
+            hint := pgwork._renew_hint(its_name, now_ms, hint);
         END IF;
         FOREACH part IN ARRAY
             CASE WHEN hint[6] IS NULL AND hint[7] = now_ms + 10 THEN (ARRAY['admitted', 'quarantined'])[:1 + hint[3]]
@@ -194,7 +197,11 @@ BEGIN
                  WHEN hint[6] >= 0 THEN ARRAY['near', 'front', 'admitted', 'quarantined']
                  ELSE ARRAY['front', 'admitted', 'quarantined'] END
         LOOP
-            CONTINUE WHEN part = 'admitted' AND pgwork._admit(its_name, wanted) = 0;
+            IF part = 'admitted' THEN
+                admitted := pgwork._admit(its_name, wanted); -- negative: a rate admits the next one in so many ms
+                IF admitted < 0 THEN RETURN NEXT pgwork._gated_row(its_name, -admitted); END IF;
+                CONTINUE WHEN admitted <= 0;
+            END IF;
             EXIT WHEN part = 'quarantined' AND wanted < n; -- these are claimed alone
             alone := part = 'quarantined';
             size := CASE WHEN alone OR apart THEN 1 ELSE hint[4] END;
@@ -266,7 +273,8 @@ END $$;
 
 -- The same, with one row per job.
 CREATE FUNCTION pgwork.claim(queues text[], n integer, holder text, lease_ms bigint DEFAULT NULL,
-    done_ids bigint[] DEFAULT NULL, done_tokens uuid[] DEFAULT NULL, apart boolean DEFAULT false)
+    done_ids bigint[] DEFAULT NULL, done_tokens uuid[] DEFAULT NULL, apart boolean DEFAULT false,
+    in_order boolean DEFAULT false)
 RETURNS SETOF pgwork.claimed
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
 SET jit = off AS $$
@@ -280,7 +288,8 @@ BEGIN
                    unnest(coalesce(c.kinds, ARRAY[c.kind])) AS kind,
                    unnest(coalesce(c.payloads, ARRAY[c.payload])) AS payload,
                    unnest(coalesce(c.created, ARRAY[c.created_at])) AS created_at
-              FROM pgwork.claim_batch(queues, n, holder, lease_ms, done_ids, done_tokens, apart) c) u;
+              FROM pgwork.claim_batch(queues, n, holder, lease_ms, done_ids, done_tokens, apart,
+                                       in_order) c) u;
 END $$;
 
 COMMENT ON FUNCTION pgwork.token_number IS 'The fencing number in a token. It grows with every claim of a job.';

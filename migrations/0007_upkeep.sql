@@ -301,7 +301,7 @@ BEGIN
 END $$;
 
 -- Reports jobs that could not be moved, for the log: each job once, as many as fit into a line of 1 KB.
-CREATE FUNCTION pgwork._tell_stuck(OUT news text) LANGUAGE plpgsql AS $$
+CREATE FUNCTION pgwork._report_stuck(OUT news text) LANGUAGE plpgsql AS $$
 BEGIN
     WITH untold AS (SELECT s.queue, s.id, CASE WHEN s.queue = 0 THEN s.error
                                    WHEN q.id IS NOT NULL THEN format('job %s of queue "%s": %s', s.id, q.name, s.error)
@@ -347,7 +347,7 @@ BEGIN
             -- After a time without a reaper, leased rows may be behind many ready rows.
             SELECT r.returned, r.died INTO reaped, died
               FROM pgwork._reap(NULL, batch, began > t.reaped_at + interval '10 s') r;
-            stuck := pgwork._tell_stuck();
+            stuck := pgwork._report_stuck();
             t.reaped_at := CASE WHEN reaped + died < batch THEN began ELSE '-infinity' END;
             t.reap_ms := least(pgwork._ms(at), 1000);
         END IF;

@@ -312,8 +312,8 @@ END $$;
 
 -- One step of a wait that consists of many statements. Each ends within half a second and half of deadlock_timeout, so
 -- that CREATE INDEX CONCURRENTLY of the lock's holder does not wait longer for its snapshot. place: what the last step
--- returned, 0 at first. last: no other step follows. look: check for a deadlock. fence NULL: not acquired yet.
-CREATE FUNCTION pgwork.lock_queue(name text, shared boolean, xact boolean, wait_ms bigint, INOUT place integer, last boolean, look boolean,
+-- returned, 0 at first. last: no other step follows. check_deadlock: check for a deadlock. fence NULL: not acquired yet.
+CREATE FUNCTION pgwork.lock_queue(name text, shared boolean, xact boolean, wait_ms bigint, INOUT place integer, last boolean, check_deadlock boolean,
     OUT fence bigint)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = 0 AS $$
 DECLARE
@@ -332,7 +332,7 @@ BEGIN
     IF fence IS NULL AND (shared OR xact OR place = 1) THEN
         fence := pgwork._lock_take(name, shared, pgwork._ms_until(until), xact);
     END IF;
-    IF fence IS NULL AND look AND pgwork._lock_circle(k) THEN
+    IF fence IS NULL AND check_deadlock AND pgwork._lock_circle(k) THEN
         RAISE EXCEPTION 'the holder of lock "%" waits for this session', left(name, 80)
             USING ERRCODE = 'deadlock_detected', HINT = 'acquire several locks in the same order everywhere';
     END IF;

@@ -151,12 +151,12 @@ LANGUAGE sql RETURN CASE WHEN NOT pg_try_advisory_xact_lock_shared(pgwork._lock(
     pgwork._gate_wait(s, 'sema.gate', 'is being resized or dropped by an open transaction') END;
 
 -- Locks up to n free permits for this transaction, including those of ended sessions. Skips those that others are taking.
-CREATE FUNCTION pgwork._permits_at_hand(semaphore integer, permits integer, n integer, dead bigint[]) RETURNS integer[]
+CREATE FUNCTION pgwork._permits_available(semaphore integer, permits integer, n integer, dead bigint[]) RETURNS integer[]
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 #variable_conflict use_column
 BEGIN
     RETURN ARRAY(SELECT p.slot FROM pgwork.permit p
-                  WHERE p.semaphore = _permits_at_hand.semaphore AND p.slot <= _permits_at_hand.permits
+                  WHERE p.semaphore = _permits_available.semaphore AND p.slot <= _permits_available.permits
                     AND (p.nonce IS NULL OR p.until <= clock_timestamp() OR p.number = ANY (dead))
                   ORDER BY p.slot LIMIT n FOR NO KEY UPDATE SKIP LOCKED);
 END $$;
@@ -177,7 +177,7 @@ BEGIN
                                   AND (p.nonce IS NULL OR p.until <= clock_timestamp() OR p.number = ANY (dead))
                                 ORDER BY p.slot LIMIT n FOR NO KEY UPDATE);
             ELSE
-                slots := pgwork._permits_at_hand(semaphore, permits, n, dead);
+                slots := pgwork._permits_available(semaphore, permits, n, dead);
             END IF;
             IF cardinality(slots) < n THEN
                 RAISE EXCEPTION 'too few permits are free';
@@ -194,7 +194,7 @@ BEGIN
 END $$;
 
 CREATE FUNCTION pgwork._permits_free(semaphore integer, permits integer, n integer, dead bigint[]) RETURNS integer[]
-LANGUAGE sql RETURN CASE n WHEN 1 THEN pgwork._permits_at_hand(semaphore, permits, n, dead) ELSE pgwork._permits_together(semaphore, permits, n, dead) END;
+LANGUAGE sql RETURN CASE n WHEN 1 THEN pgwork._permits_available(semaphore, permits, n, dead) ELSE pgwork._permits_together(semaphore, permits, n, dead) END;
 
 -- The number of permits. The caller holds the gate, so it does not change meanwhile. An older
 -- snapshot may not see a resize: locking the row fails then (40001).

@@ -32,6 +32,7 @@ CREATE TABLE pgwork.schedule (
     tags         text[],
     key          text,
     ttl_ms       bigint,                             -- of the job
+    grp          text,                               -- of the job: with limit 1, ticks run one after the other
     -- the next tick
     paused       boolean NOT NULL DEFAULT false,
     base         timestamptz NOT NULL,
@@ -74,7 +75,7 @@ CREATE TABLE pgwork.tick (
 CREATE VIEW pgwork.schedules AS
 SELECT s.id, s.name, s.expression, s.zone, s.anchor, s.misfire, s.misfire_max, s.grace_ms, s.jitter_ms, s.timeout_ms, s.queue, s.kind,
        CASE WHEN v.shown THEN s.payload END AS payload, CASE WHEN v.shown THEN s.body END AS body, s.priority, s.max_attempts, s.lease_ms, s.tags,
-       s.key, s.paused, s.base, s.next_slot, s.next_at, s.planned_at, s.asked, s.last_slot, s.last_at, s.error, s.error_at, s.slot,
+       s.key, s.grp, s.paused, s.base, s.next_slot, s.next_at, s.planned_at, s.asked, s.last_slot, s.last_at, s.error, s.error_at, s.slot,
        CASE WHEN a.all_payloads THEN s.token END AS token, s.holder, s.since, s.until, s.attempt, s.fence, s.created_at
   FROM pgwork.schedule s CROSS JOIN (SELECT pgwork.sees_payloads() AS all_payloads OFFSET 0) a
   LEFT JOIN pgwork.queue q ON q.name = s.queue
@@ -212,7 +213,7 @@ CREATE FUNCTION pgwork.cron_create(name text, expression text, zone text DEFAULT
     payload jsonb DEFAULT NULL, kind text DEFAULT '', body bytea DEFAULT NULL, priority integer DEFAULT 0,
     max_attempts integer DEFAULT NULL, lease_ms bigint DEFAULT NULL, tags text[] DEFAULT NULL, key text DEFAULT NULL,
     misfire text DEFAULT 'once', misfire_max integer DEFAULT 100, grace_ms bigint DEFAULT 60000, jitter_ms bigint DEFAULT 0,
-    timeout_ms bigint DEFAULT 300000, ttl_ms bigint DEFAULT NULL) RETURNS timestamptz
+    timeout_ms bigint DEFAULT 300000, ttl_ms bigint DEFAULT NULL, grp text DEFAULT NULL) RETURNS timestamptz
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
@@ -226,7 +227,9 @@ BEGIN
         PERFORM pgwork._check_queue_name(queue);
     END IF;
     PERFORM pgwork._check_new(NULL, (NULL, NULL, kind, NULL, priority, NULL, max_attempts, lease_ms, tags, key,
-                                     NULL, NULL, NULL), NULL, NULL);
+                                     grp, NULL, NULL), NULL, NULL);
+    PERFORM pgwork._refuse_unless(grp IS NULL OR queue IS NOT NULL, 'grp', grp,
+                                  'NULL in a schedule without a queue: a node holds one tick at a time');
     PERFORM pgwork._refuse_unless(coalesce(cardinality(tags), 0) <= 30, 'tags', cardinality(tags) || ' tags', 'at most 30: each tick adds two');
     PERFORM pgwork._refuse_unless(misfire IN ('skip', 'once', 'all'), 'misfire', misfire, 'skip, once or all');
     PERFORM pgwork._refuse_unless(misfire_max BETWEEN 1 AND 1000, 'misfire_max', misfire_max::text, '1..1000');
@@ -263,6 +266,7 @@ BEGIN
            jitter_ms = cron_create.jitter_ms, timeout_ms = cron_create.timeout_ms, queue = cron_create.queue, kind = coalesce(cron_create.kind, ''),
            payload = cron_create.payload, body = cron_create.body, priority = coalesce(cron_create.priority, 0),
            max_attempts = cron_create.max_attempts, lease_ms = cron_create.lease_ms, tags = cron_create.tags, key = cron_create.key, ttl_ms = cron_create.ttl_ms,
+           grp = cron_create.grp,
            error = CASE WHEN cron_create.queue IS NULL THEN s.error END, error_at = CASE WHEN cron_create.queue IS NULL THEN s.error_at END
      WHERE t.id = s.id;
     RETURN CASE WHEN NOT s.paused THEN s.next_slot END;
@@ -336,7 +340,7 @@ BEGIN
       FROM pgwork.enqueue(s.queue, s.payload, s.kind, s.body, s.priority, NULL, NULL, s.max_attempts, s.lease_ms,
                           coalesce(s.tags, '{}') || ('schedule=' || s.name)
                           || ('slot=' || to_char(slot AT TIME ZONE interval '0', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')), s.key,
-                          ttl_ms => s.ttl_ms) e;
+                          ttl_ms => s.ttl_ms, grp => s.grp) e;
     UPDATE pgwork.tick t SET job = id WHERE t.schedule = s.id AND t.slot = _cron_enqueue.slot;
     RETURN id;
 END $$;
@@ -622,13 +626,14 @@ BEGIN
     SELECT t.next_ms INTO due_ms FROM pgwork.cron_tick(batch) t;
     SELECT m.reaped, m.died, m.promoted, m.pruned, m.next_ms, m.stuck INTO reaped, died, promoted, pruned, next_ms, stuck FROM pgwork._maintain_jobs(batch) m;
     next_ms := CASE WHEN pgwork._tick_gates(256) >= 256 THEN 0
-                    ELSE least(next_ms, due_ms, (pgwork._end_holds(NULL)).next_ms) END;
+                    ELSE least(next_ms, due_ms, (pgwork._end_holds(NULL)).next_ms,
+                               (SELECT greatest(g, 100) FROM pgwork.gated_ms() g WHERE g IS NOT NULL)) END;
 END $$;
 
 COMMENT ON VIEW pgwork.schedules IS 'Schedules: their settings, their next time, and their last error.';
 COMMENT ON VIEW pgwork.ticks IS 'The newest decided ticks of each schedule.';
 COMMENT ON FUNCTION pgwork.maintain(integer) IS 'Does what is due of cron_tick(), promote(), reap() and prune(); ends holds and moves low-water marks. Call it again after next_ms, each time in its own transaction. stuck: jobs that could not be moved, each reported once.';
-COMMENT ON FUNCTION pgwork.cron_create(text, text, text, text, jsonb, text, bytea, integer, integer, bigint, text[], text, text, integer, bigint, bigint, bigint, bigint) IS
+COMMENT ON FUNCTION pgwork.cron_create(text, text, text, text, jsonb, text, bytea, integer, integer, bigint, text[], text, text, integer, bigint, bigint, bigint, bigint, text) IS
     'Creates a schedule, or replaces the settings of an existing one. Without a queue, cron_claim() returns its ticks. Returns the next time (NULL: paused), which changes only if expression or zone changes.';
 COMMENT ON FUNCTION pgwork.cron_pause(text) IS 'Stops ticks until cron_resume(). A held tick continues.';
 COMMENT ON FUNCTION pgwork.cron_resume(text) IS 'Ends a pause. Ticks that were due during the pause are lost.';

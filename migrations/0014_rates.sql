@@ -51,18 +51,17 @@ END $$;
 CREATE FUNCTION pgwork._rate_key(name text) RETURNS bigint
 LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN hashtextextended('pgwork.rate:' || name, 0);
 
--- Takes as many as fit: from at_least to at_most, or none. wait_ms: the time until one more can be taken, or at_least
--- if none was taken. 0: at_most were taken. NULL: the lock was not available within a second.
-CREATE FUNCTION pgwork._rate_advance(name text, at_least integer, at_most integer, OUT taken integer, OUT wait_ms bigint)
+-- Takes n or none. Returns 0 if it has taken them, otherwise the time in ms until they can be taken. NULL: the lock was
+-- not available within a second.
+CREATE FUNCTION pgwork._rate_advance(name text, n integer) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '1s' AS $$
-DECLARE r pgwork.rate; tat regclass; was bigint; at bigint; now_ns bigint; span_ns bigint; fit integer := 0;
+DECLARE r pgwork.rate; tat regclass; was bigint; at bigint; now_ns bigint; span_ns bigint; wait_ms bigint := 0;
 BEGIN
-    taken := 0;
     BEGIN
         PERFORM pg_advisory_xact_lock(pgwork._rate_key(name));
         r := pgwork._rate(name);
-        IF at_least > r.burst THEN
-            RAISE EXCEPTION 'rate "%" has burst %: cannot take % at once', left(name, 80), r.burst, at_least
+        IF n > r.burst THEN
+            RAISE EXCEPTION 'rate "%" has burst %: cannot take % at once', left(name, 80), r.burst, n
                 USING ERRCODE = 'PW002', HINT = 'take fewer at a time, or set a larger burst with rate_set()';
         END IF;
         tat := pgwork._rate_tat(r.id);
@@ -71,30 +70,22 @@ BEGIN
         span_ns := r.step_ns * r.burst;
         -- Tat is further ahead than the burst if the clock was set back, or the rate was lowered.
         at := greatest(now_ns, least(coalesce(was, now_ns + span_ns), now_ns + span_ns));
-        fit := least(at_most, (now_ns + span_ns - at) / r.step_ns);
-        IF fit < at_least THEN fit := 0; END IF;
-        at := at + fit * r.step_ns;
-        IF fit > 0 OR was IS NULL OR was > at THEN PERFORM setval(tat, at); END IF;
-        taken := fit;
-        wait_ms := CASE WHEN fit = at_most THEN 0
-                        ELSE greatest(1, ceil((at + r.step_ns * CASE fit WHEN 0 THEN at_least ELSE 1 END
-                                               - span_ns - now_ns) / 1e6)) END;
+        IF at + n * r.step_ns > now_ns + span_ns THEN
+            wait_ms := greatest(1, ceil((at + n * r.step_ns - span_ns - now_ns) / 1e6));
+        ELSE
+            at := at + n * r.step_ns;
+        END IF;
+        IF wait_ms = 0 OR was IS NULL OR was > at THEN PERFORM setval(tat, at); END IF;
         RAISE EXCEPTION USING ERRCODE = 'PW00R';
     EXCEPTION
         WHEN SQLSTATE 'PW00R' THEN NULL;        -- the usual case: this has released the lock
         WHEN lock_not_available THEN wait_ms := NULL; -- its holder hangs, or has not committed a rate_drop()
     END;
-END $$;
-
--- For claims, which must not fail because of a rate.
-CREATE FUNCTION pgwork._rate_take_up_to(name text, most integer, OUT taken integer, OUT wait_ms bigint)
-LANGUAGE plpgsql AS $$
-BEGIN
-    SELECT a.taken, coalesce(a.wait_ms, 250) INTO taken, wait_ms FROM pgwork._rate_advance(name, 1, most) a;
+    RETURN wait_ms;
 END $$;
 
 CREATE FUNCTION pgwork._rate_take(name text, n integer) RETURNS bigint LANGUAGE plpgsql AS $$
-DECLARE wait_ms CONSTANT bigint := (pgwork._rate_advance(name, n, n)).wait_ms;
+DECLARE wait_ms CONSTANT bigint := pgwork._rate_advance(name, n);
 BEGIN
     IF wait_ms IS NULL THEN
         RAISE EXCEPTION 'rate "%" is locked by process %', left(name, 80),
@@ -118,6 +109,15 @@ BEGIN
     END LOOP;
 END $$;
 
+CREATE FUNCTION pgwork._check_rate(n integer, per_ms bigint, burst integer) RETURNS void LANGUAGE sql AS $$
+    SELECT pgwork._check_range('n', n, 1, 1000000),
+           pgwork._check_range('per_ms', per_ms, 1, 31536000000, ' (a year)'),
+           pgwork._check_range('burst', burst, 1, 1000000),
+           pgwork._refuse_unless(n <= 1000 * per_ms, 'n', n::text, 'at most 1000 * per_ms'),
+           pgwork._refuse_unless(burst::numeric * per_ms <= n * 315360000000, 'burst', burst::text,
+                                 'at most the takes of ten years')
+$$;
+
 CREATE FUNCTION pgwork.rate_set(name text, n integer, per_ms bigint, burst integer DEFAULT NULL) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
@@ -125,12 +125,7 @@ DECLARE its_id integer;
 BEGIN
     burst := coalesce(burst, n);
     PERFORM pgwork._refuse_unless(octet_length(name) BETWEEN 1 AND 255, 'name', name, '1 to 255 bytes'),
-            pgwork._check_range('n', n, 1, 1000000),
-            pgwork._check_range('per_ms', per_ms, 1, 31536000000, ' (a year)'),
-            pgwork._check_range('burst', burst, 1, 1000000),
-            pgwork._refuse_unless(n <= 1000 * per_ms, 'n', n::text, 'at most 1000 * per_ms'),
-            pgwork._refuse_unless(burst::numeric * per_ms <= n * 315360000000, 'burst', burst::text,
-                                  'at most the takes of ten years');
+            pgwork._check_rate(n, per_ms, burst);
     LOOP -- until it exists: it may be dropped meanwhile
         UPDATE pgwork.rate t SET n = n, per_ms = per_ms, burst = burst
          WHERE t.name = name AND (t.n, t.per_ms, t.burst) <> (n, per_ms, burst);

@@ -12,14 +12,21 @@ ALTER TABLE pgwork.queue
     ADD group_terms integer NOT NULL DEFAULT 0; -- grows when a limit of the queue or of one of its groups changes
 CREATE OR REPLACE VIEW pgwork.queues AS SELECT * FROM pgwork.queue; -- with these
 
+-- At most n jobs are admitted in each per_ms, and burst of them at once. n = 0: no rate.
+CREATE TYPE pgwork._pace AS (n integer, per_ms bigint, burst integer);
+ALTER TABLE pgwork.queue
+    ADD rate pgwork._pace, ADD group_rate pgwork._pace, -- of all jobs together; of each group that has none of its own
+    ADD rated boolean NOT NULL DEFAULT false,           -- there is or was a rate of the queue or of one of its groups
+    ADD gated boolean GENERATED ALWAYS AS (nullif(queue_limit IS NOT NULL OR (rate).n > 0, false)) STORED; -- has a gate
+
 -- A job that waits to be admitted has a gate, its group, and a place in the line there: by priority, then by id. A queue
--- with a limit has a gate of its own, '', after those of the groups. A job without a group has the group '' there.
+-- with a limit or a rate has a gate of its own, '', after those of the groups. A job without a group has the group '' there.
 CREATE INDEX delayed_job_gate ON pgwork.delayed_job (queue, gate, place) WHERE gate IS NOT NULL;
 
 -- The settings of a group that differ from those of its queue.
 CREATE TABLE pgwork.group_rule (
     queue integer NOT NULL, grp text NOT NULL, group_limit integer CHECK (group_limit BETWEEN 1 AND 10000),
-    group_retry text CHECK (group_retry IN ('hold', 'pass', 'block')), held_until timestamptz,
+    group_retry text CHECK (group_retry IN ('hold', 'pass', 'block')), held_until timestamptz, rate pgwork._pace,
     PRIMARY KEY (queue, grp)
 );
 CREATE INDEX group_rule_held ON pgwork.group_rule (held_until) WHERE held_until IS NOT NULL;
@@ -51,17 +58,33 @@ CREATE TABLE pgwork.gate_event (
 ) WITH (autovacuum_vacuum_scale_factor = 0.05);
 CREATE INDEX gate_event_id ON pgwork.gate_event (queue, id);
 
+-- How far the rate of a gate has got. It is one number, tat, as in 0014_rates.sql, in nanoseconds. The row of a gate is
+-- read and written under its lock. A new row replaces it and is read newest first, so that a held snapshot leaves no
+-- chain of dead tuples in front of it. Unlike a take, an admission that is rolled back has taken nothing.
+CREATE TABLE pgwork.gate_rate (
+    key   bigint NOT NULL, -- the lock of the gate
+    version bigint NOT NULL DEFAULT nextval('pgwork.position'), queue integer NOT NULL, gate text NOT NULL,
+    tat   bigint NOT NULL,
+    low   bigint NOT NULL, -- gated jobs lie behind this place, unless an event says otherwise; the highest: none
+    at    bigint NOT NULL, -- when to look again; without gated jobs, when the row says nothing any more
+    free  integer, terms integer NOT NULL, -- places in the limit that were left, under these group_terms; or NULL
+    waits boolean NOT NULL GENERATED ALWAYS AS (low < 9223372036854775807) STORED, PRIMARY KEY (key, version)
+) WITH (autovacuum_vacuum_scale_factor = 0.05);
+CREATE INDEX gate_rate_at ON pgwork.gate_rate (queue, waits, at);
+
 -- Where the events of a queue begin, read newest first. There is no event up to `floor`. Claims read events after
 -- `recent`, the `issued` of the tick before. Older events are late commits, which a tick processes.
+-- The same for the times in gate_rate, by the times of the ticks: `at`, `recent_at` and `floor_at`.
 CREATE TABLE pgwork.gate_mark (
     queue integer NOT NULL, version bigint NOT NULL, issued bigint NOT NULL, recent bigint NOT NULL,
-    floor bigint NOT NULL, PRIMARY KEY (queue, version)
+    floor bigint NOT NULL, at bigint NOT NULL, recent_at bigint NOT NULL, floor_at bigint NOT NULL,
+    PRIMARY KEY (queue, version)
 ) WITH (autovacuum_vacuum_scale_factor = 0.02);
 
 -- The newest entry of a queue, or zeros.
 CREATE FUNCTION pgwork._gate_mark(queue integer) RETURNS pgwork.gate_mark LANGUAGE sql STABLE
 RETURN coalesce((SELECT t FROM pgwork.gate_mark t WHERE t.queue = _gate_mark.queue ORDER BY t.version DESC LIMIT 1),
-                (queue, 0, 0, 0, 0)::pgwork.gate_mark);
+                (queue, 0, 0, 0, 0, 0, 0, 0)::pgwork.gate_mark);
 
 CREATE FUNCTION pgwork._place(priority integer, id bigint) RETURNS bigint
 LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN (priority::bigint << 58) + id;
@@ -74,7 +97,7 @@ BEGIN
 END $$;
 
 -- Requests that a gate is searched from its beginning.
-CREATE FUNCTION pgwork._look_at_gate(queue integer, gate text) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION pgwork._add_gate_event(queue integer, gate text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM pgwork._begin_event();
     INSERT INTO pgwork.gate_event (queue, gate, place) VALUES (queue, gate, -1);
@@ -85,7 +108,7 @@ CREATE FUNCTION pgwork._store_gated(q pgwork.queue, jobs pgwork._new_job[]) RETU
 DECLARE now_is CONSTANT timestamptz := pgwork._now(); others pgwork._new_job[]; n bigint;
 BEGIN
     others := ARRAY(SELECT u FROM unnest(jobs) u
-                     WHERE u.grp IS NULL AND q.queue_limit IS NULL OR u.due > now_is);
+                     WHERE u.grp IS NULL AND q.gated IS NULL OR u.due > now_is);
     IF others <> '{}' THEN n := pgwork._store(q.id, others); END IF;
     WITH w AS (
         INSERT INTO pgwork.delayed_job (run_at, id, queue, priority, max_attempts, lease_ms, kind, key, tags, payload,
@@ -93,7 +116,7 @@ BEGIN
         SELECT 'infinity', id, q.id, priority, max_attempts, lease_ms, kind, key, tags, payload, body,
                coalesce(grp, ''), expires_at, meta, coalesce(grp, ''), pgwork._place(priority, id)
           FROM unnest(jobs) u
-         WHERE (u.grp IS NOT NULL OR q.queue_limit IS NOT NULL) AND coalesce(u.due <= now_is, true)
+         WHERE (u.grp IS NOT NULL OR q.gated) AND coalesce(u.due <= now_is, true)
         RETURNING gate, place
     ), e AS (
         INSERT INTO pgwork.gate_event (queue, gate, place)
@@ -104,7 +127,7 @@ END $$;
 
 -- The gate that a job has to pass next. NULL: none.
 CREATE FUNCTION pgwork._next_gate(q pgwork.queue, id bigint, grp text) RETURNS text LANGUAGE sql STABLE AS $$
-    SELECT g.gate FROM (VALUES (grp), (CASE WHEN q.queue_limit IS NOT NULL THEN '' END)) g (gate)
+    SELECT g.gate FROM (VALUES (grp), (CASE WHEN q.gated THEN '' END)) g (gate)
      WHERE g.gate IS NOT NULL AND NOT EXISTS (
            SELECT FROM pgwork.admitted_job a WHERE a.queue = q.id AND a.id = _next_gate.id AND a.gate = g.gate)
      ORDER BY g.gate = '' LIMIT 1
@@ -115,11 +138,16 @@ CREATE FUNCTION pgwork._to_gates(q pgwork.queue, ids bigint[], dead boolean) RET
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 DECLARE gone bigint[];
 BEGIN
-    PERFORM WHERE q.queue_limit IS NOT NULL UNION ALL
+    PERFORM WHERE q.gated UNION ALL
      SELECT FROM pgwork.delayed_job d WHERE NOT dead AND d.queue = q.id AND d.id = ANY (ids) AND d.grp IS NOT NULL
       UNION ALL SELECT FROM pgwork.dead_job d WHERE dead AND d.queue = q.id AND d.id = ANY (ids) AND d.grp IS NOT NULL;
     IF NOT FOUND THEN RETURN ids; END IF;
     PERFORM pgwork._begin_event();
+    IF q.rated THEN -- a retry takes from the rate of its group again: it gives its place up, and is the next for it
+        PERFORM pgwork._leave(q.id, ARRAY(
+            SELECT a.id FROM pgwork.admitted_job a LEFT JOIN pgwork.group_rule r ON r.queue = a.queue AND r.grp = a.gate
+             WHERE a.queue = q.id AND a.id = ANY (ids) AND a.gate <> '' AND (coalesce(r.rate, q.group_rate)).n > 0));
+    END IF;
     WITH a AS ( -- these stopped their groups, whose events were processed meanwhile
         UPDATE pgwork.admitted_job a SET dead = false WHERE a.queue = q.id AND a.id = ANY (ids) AND a.dead
         RETURNING a.gate
@@ -171,7 +199,7 @@ END $$;
 
 -- The same for jobs that their holder has finished. Their places go to the next gated jobs at once, without the lock of
 -- the gate: as many jobs are admitted before and after. The next job inherits `low`, a hundred times at most, so that it
--- advances. A place that no job gets leaves an event.
+-- advances. A place that no job gets leaves an event, and so does each place of a gate with a rate.
 CREATE FUNCTION pgwork._hand_on(queue integer, ids bigint[]) RETURNS void LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan SET jit = off AS $$
 DECLARE q pgwork.queue; n bigint; now_is CONSTANT timestamptz := pgwork._now();
@@ -196,7 +224,8 @@ BEGIN
                     OR d.place = (SELECT h.place FROM pgwork.delayed_job h WHERE h.queue = q.id AND h.gate = g.gate
                                      AND h.place > e.start ORDER BY h.place LIMIT 1)) -- a strict line
              ORDER BY d.place LIMIT g.places FOR UPDATE SKIP LOCKED) d
-         WHERE g.terms = q.group_terms AND g.handed <= 100 AND (g.gate = '' OR q.queue_limit IS NULL)
+         WHERE g.terms = q.group_terms AND g.handed <= 100 AND (g.gate = '' OR q.gated IS NULL)
+           AND (CASE g.gate WHEN '' THEN q.rate ELSE coalesce(r.rate, q.group_rate) END).n > 0 IS NOT TRUE
            AND (r.held_until > now_is) IS NOT TRUE
            AND current_setting('transaction_isolation') IN ('read committed', 'read uncommitted')
            AND NOT EXISTS (SELECT FROM pgwork.admitted_job a
@@ -259,12 +288,64 @@ BEGIN
     RETURN keys;
 END $$;
 
--- Processes the events of gates that this transaction has locked, and admits jobs. Returns how many are ready now.
+-- Gates at which a rate lets jobs pass by now, up to `most` that are not in `keys` and whose lock is ours now. A tick
+-- also takes those whose row in gate_rate is of no use any more.
+CREATE FUNCTION pgwork._lock_due(queue integer, keys bigint[], most integer, since bigint, tick boolean)
+RETURNS bigint[] LANGUAGE sql SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+    SELECT ARRAY(SELECT p.key FROM unnest(ARRAY[true] || CASE WHEN tick THEN false END) w (waits) CROSS JOIN LATERAL (
+                     SELECT p.key FROM pgwork.gate_rate p
+                      WHERE p.queue = _lock_due.queue AND p.waits = w.waits AND p.at > since
+                        AND p.at <= (SELECT pgwork._now_ns()) -- only so the index is used
+                        AND p.key <> ALL (keys) ORDER BY p.at LIMIT 2 * most + 100) p
+                  WHERE pg_try_advisory_xact_lock(p.key) LIMIT most)
+$$;
+
+-- The weight of a job at a rate: `rate_weight` in its meta, at most the burst, so that it passes some time.
+CREATE FUNCTION pgwork._weight(meta jsonb, burst integer) RETURNS bigint LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE WHEN jsonb_typeof(meta -> 'rate_weight') = 'number'
+            THEN least(greatest(ceil((meta -> 'rate_weight')::numeric), 1), burst)::bigint ELSE 1 END;
+
+-- A gate with a rate: what that allows now, and what its row says. burst, fit: NULL, if it has none any more.
+CREATE TYPE pgwork._rate_now AS (gate text, now_ns bigint, step bigint, burst integer, tat bigint, fit bigint,
+    low bigint, free bigint, terms integer, was pgwork.gate_rate, at tid);
+
+-- Of these gates, which are locked by us, those that have a rate, or had one.
+CREATE FUNCTION pgwork._rates_now(q pgwork.queue, keys bigint[]) RETURNS pgwork._rate_now[] LANGUAGE plpgsql
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+DECLARE now_ns bigint;
+BEGIN
+    PERFORM pgwork._begin_event(); -- before the time that will be written, see _tick_gates()
+    now_ns := pgwork._now_ns();
+    RETURN ARRAY(
+        SELECT (g.gate, now_ns, s.step, g.burst, s.tat, (now_ns + s.step * g.burst - s.tat) / s.step,
+                coalesce((p.was).low, 9223372036854775807), (p.was).free, (p.was).terms, p.was, p.at)::pgwork._rate_now
+          FROM unnest(keys) k
+          LEFT JOIN LATERAL (SELECT p.ctid AS at, p AS was FROM pgwork.gate_rate p WHERE p.key = k
+                              ORDER BY p.version DESC LIMIT 1) p ON true
+         CROSS JOIN LATERAL (
+               SELECT o.gate, c.* FROM (SELECT coalesce((p.was).gate, (
+                          SELECT e.gate FROM pgwork.gate_event e WHERE e.key = k ORDER BY e.id DESC LIMIT 1)) AS gate) o
+                 LEFT JOIN pgwork.group_rule r ON r.queue = q.id AND r.grp = o.gate
+                CROSS JOIN LATERAL (
+                      SELECT (CASE o.gate WHEN '' THEN q.rate ELSE coalesce(r.rate, q.group_rate) END).*) c OFFSET 0) g
+          LEFT JOIN LATERAL (
+                SELECT t.step, greatest(now_ns, least(coalesce((p.was).tat, 0), now_ns + t.step * g.burst)) AS tat
+                  FROM (SELECT (g.per_ms * 1000000 + g.n - 1) / nullif(g.n, 0) AS step OFFSET 0) t) s ON true
+         WHERE s.step IS NOT NULL OR p.at IS NOT NULL);
+END $$;
+
+-- The jobs that have passed a gate with a rate: n of them, together of the weight `taken`, none behind the place
+-- `last`. The limit had room for `room`.
+CREATE TYPE pgwork._rate_passed AS (gate text, room bigint, shut boolean, n bigint, taken bigint, last bigint);
+
+-- Processes the events of gates that this transaction has locked, and admits jobs. n: how many are ready now.
 -- `tick`: this transaction ends at once, so it may lock rows of admitted jobs, for which their holders must wait.
-CREATE FUNCTION pgwork._open_gates(q pgwork.queue, keys bigint[], floor bigint, tick boolean) RETURNS bigint
+-- rates: of those of these gates that have one. most: so many may pass each of them; of a group one at least.
+CREATE FUNCTION pgwork._open_gates(q pgwork.queue, keys bigint[], floor bigint, tick boolean, rates pgwork._rate_now[],
+    most bigint, OUT n bigint, OUT passed pgwork._rate_passed[])
 LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET jit = off
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
-DECLARE n bigint; now_is CONSTANT timestamptz := pgwork._now();
+DECLARE now_is CONSTANT timestamptz := pgwork._now();
 BEGIN
     PERFORM pg_current_xact_id(); -- the statement locks live_job before it draws a position
     WITH e AS (
@@ -273,30 +354,40 @@ BEGIN
                    SELECT v.ctid FROM pgwork.gate_event v WHERE v.key = k AND v.id > floor FOR UPDATE SKIP LOCKED) v))
         RETURNING e.gate, e.place, e.credit, e.terms
     ), g AS MATERIALIZED ( -- freed: all events are about jobs that have left, so no admitted jobs have to be counted
-        SELECT e.gate, e.start, e.freed, coalesce(r.group_limit,
+        SELECT e.*, t.free, t.terms, t.burst, t.fit, coalesce(r.group_limit,
                    CASE e.gate WHEN '' THEN coalesce(q.queue_limit, 10000) ELSE q.group_limit END) AS most,
                r.held_until > now_is IS TRUE OR EXISTS (SELECT FROM pgwork.admitted_job a
                    WHERE a.queue = q.id AND a.gate = e.gate AND a.dead OFFSET 0) AS shut
-          FROM (SELECT e.gate, min(e.place) AS start,
-                       CASE WHEN bool_and(e.credit > 0 AND e.terms = q.group_terms) THEN sum(e.credit) END AS freed
-                  FROM e GROUP BY e.gate) e
+          FROM (SELECT e.gate, min(e.place) AS start, sum(e.credit) AS credit,
+                       CASE WHEN bool_and(e.credit > 0 AND e.terms = q.group_terms) THEN sum(e.credit) END AS freed,
+                       bool_and(e.place >= 0 AND (e.credit = 0 OR e.terms = q.group_terms)) AS same
+                  FROM (SELECT * FROM e UNION ALL SELECT t.gate, t.low, 0, 0 FROM unnest(rates) t) e GROUP BY e.gate) e
+          LEFT JOIN unnest(rates) t ON t.gate = e.gate
           LEFT JOIN pgwork.group_rule r ON r.queue = q.id AND r.grp = e.gate
     ), vacancy AS MATERIALIZED (
-        SELECT g.gate, g.start, g.shut, g.most, g.freed IS NULL AS counted, CASE WHEN g.shut THEN 0 WHEN g.freed IS NOT NULL THEN g.freed
+        SELECT g.*, g.freed IS NULL AND g.fit IS NULL AS counted,
+               CASE WHEN g.shut THEN 0 WHEN g.freed IS NOT NULL THEN g.freed
+                   WHEN g.fit IS NOT NULL AND g.gate = '' AND q.queue_limit IS NULL THEN g.most
+                   WHEN g.free IS NOT NULL AND g.same AND g.terms = q.group_terms THEN least(g.most, g.free + g.credit)
                    ELSE greatest(0, g.most - (SELECT count(*) FROM (SELECT FROM pgwork.admitted_job a
                                    WHERE a.queue = q.id AND a.gate = g.gate ORDER BY a.seq DESC LIMIT g.most) a)) END AS n
           FROM g
     ), c AS MATERIALIZED (
-        SELECT r.gate, r.start, r.n, r.counted AND r.n < r.most AS others, w.* FROM vacancy r CROSS JOIN LATERAL (
-            SELECT d.ctid AS at, d.place FROM pgwork.delayed_job d
-             WHERE d.queue = q.id AND d.gate = r.gate AND d.place > r.start ORDER BY d.place LIMIT r.n) w
+        SELECT r.gate, r.start, r.n, r.fit, r.counted AND r.n < r.most AS others, w.* FROM vacancy r CROSS JOIN LATERAL (
+            SELECT d.ctid AS at, d.place, CASE WHEN r.fit IS NOT NULL THEN pgwork._weight(d.meta, r.burst) END AS weight
+              FROM pgwork.delayed_job d WHERE d.queue = q.id AND d.gate = r.gate AND d.place > r.start ORDER BY d.place
+             LIMIT CASE WHEN r.fit IS NULL THEN r.n
+                        ELSE least(r.n, r.fit, greatest(_open_gates.most, (r.gate <> '')::integer)) END) w
     ), l AS MATERIALIZED (
         SELECT d.ctid AS at FROM pgwork.delayed_job d WHERE d.ctid = ANY (ARRAY(SELECT c.at FROM c)) FOR UPDATE SKIP LOCKED
     ), f AS MATERIALIZED ( -- none after a job that another session is cancelling
-        SELECT c.*, bool_and(c.at = ANY (ARRAY(SELECT l.at FROM l))) OVER (PARTITION BY c.gate ORDER BY c.place) AS free FROM c
+        SELECT c.*, sum(c.weight) OVER o AS taken,
+               bool_and(c.at = ANY (ARRAY(SELECT l.at FROM l))) OVER o
+               AND (sum(c.weight) OVER o > c.fit) IS NOT TRUE AS free
+          FROM c WINDOW o AS (PARTITION BY c.gate ORDER BY c.place)
     ), d AS (
         DELETE FROM pgwork.delayed_job d
-         WHERE d.ctid = ANY (ARRAY(SELECT f.at FROM f WHERE f.free AND (f.gate = '' OR q.queue_limit IS NULL))) RETURNING d.*
+         WHERE d.ctid = ANY (ARRAY(SELECT f.at FROM f WHERE f.free AND (f.gate = '' OR q.gated IS NULL))) RETURNING d.*
     ), live AS (
         INSERT INTO pgwork.live_job (ready_at, created_at, queue, lane, attempt, max_attempts, lease_ms, id, last_id, kind,
                                      key, error, tags, payload, body, grp, expires_at, meta)
@@ -304,7 +395,7 @@ BEGIN
                d.key, d.error, d.tags, d.payload, d.body, d.grp, d.expires_at, d.meta FROM d ORDER BY d.place
     ), next AS ( -- to the gate of the queue, after the jobs that wait there: so groups take turns
         UPDATE pgwork.delayed_job d SET gate = '', place = pgwork._place(d.priority, nextval('pgwork.position'))
-         WHERE d.ctid = ANY (ARRAY(SELECT f.at FROM f WHERE f.free AND f.gate <> '' AND q.queue_limit IS NOT NULL))
+         WHERE d.ctid = ANY (ARRAY(SELECT f.at FROM f WHERE f.free AND f.gate <> '' AND q.gated))
         RETURNING d.id, d.priority, d.grp, d.place
     ), a AS (
         INSERT INTO pgwork.admitted_job (queue, id, gate, low, terms)
@@ -312,7 +403,7 @@ BEGIN
         SELECT q.id, n.id, n.grp, pgwork._place(n.priority, n.id), q.group_terms FROM next n
     ), high AS MATERIALIZED ( -- full now, and a job may wait before the place where the next search begins
         SELECT r.gate, r.start, a.ctid AS at
-          FROM (SELECT r.gate, r.start FROM vacancy r WHERE r.n = 0 AND NOT r.shut UNION ALL
+          FROM (SELECT r.gate, r.start FROM vacancy r WHERE r.n = 0 AND NOT r.shut AND r.fit IS NULL UNION ALL
                 SELECT c.gate, max(c.place) FROM c WHERE c.others GROUP BY c.gate, c.n HAVING count(*) = c.n) r
          CROSS JOIN LATERAL (SELECT a.ctid FROM pgwork.admitted_job a
                               WHERE a.queue = q.id AND a.gate = r.gate AND a.low > r.start OFFSET 0) a
@@ -325,40 +416,116 @@ BEGIN
         INSERT INTO pgwork.gate_event (queue, gate, place)
         SELECT q.id, s.gate, min(s.start) FROM (
             SELECT '' AS gate, n.place - 1 AS start FROM next n UNION ALL
-            SELECT f.gate, f.start FROM f WHERE NOT f.free UNION ALL
+            SELECT f.gate, f.start FROM f WHERE NOT f.free AND f.fit IS NULL UNION ALL
             SELECT h.gate, h.start FROM high h GROUP BY h.gate, h.start
             HAVING count(*) > (SELECT count(*) FROM low WHERE low.gate = h.gate)) s GROUP BY s.gate
-    ) SELECT count(*) INTO n FROM d;
-    RETURN n;
+    ) SELECT (SELECT count(*) FROM d), ARRAY(
+          SELECT (r.gate, r.n, r.shut, s.n, s.taken, s.last)::pgwork._rate_passed FROM vacancy r CROSS JOIN LATERAL (
+              SELECT count(*) AS n, max(f.taken) AS taken, coalesce(max(f.place), r.start) AS last
+                FROM f WHERE f.gate = r.gate AND f.free) s WHERE r.fit IS NOT NULL) INTO n, passed;
 END $$;
 
--- Processes events of up to `most` gates of a queue, after `start`. Returns how many jobs became ready.
-CREATE FUNCTION pgwork._take_up(q pgwork.queue, most integer, start bigint, floor bigint, tick boolean) RETURNS bigint
-LANGUAGE plpgsql AS $$
-DECLARE keys bigint[]; n bigint := 0;
+-- Writes down how far the rates have got, which job is the next at each gate, and when: now, if only `most` stopped it.
+CREATE FUNCTION pgwork._note_rates(q pgwork.queue, rates pgwork._rate_now[], passed pgwork._rate_passed[]) RETURNS void
+LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
+SET enable_mergejoin = off AS $$
 BEGIN
-    FOR i IN 1 .. CASE WHEN q.queue_limit IS NULL THEN 1 ELSE 2 END LOOP -- the gate of the queue comes second
+    WITH w AS MATERIALIZED (
+        SELECT t.gate, t.now_ns, t.step, t.burst, t.was, t.at, coalesce(t.tat + p.taken * t.step, t.tat) AS tat,
+               coalesce(w.place - 1, 9223372036854775807) AS low,
+               CASE WHEN NOT p.shut AND (t.gate <> '' OR q.queue_limit IS NOT NULL) THEN p.room - p.n END AS free,
+               p.shut OR p.n >= p.room AS full, w.weight
+          FROM unnest(rates) t LEFT JOIN unnest(passed) p ON p.gate = t.gate
+          LEFT JOIN LATERAL (
+                SELECT d.place, pgwork._weight(d.meta, t.burst) AS weight FROM pgwork.delayed_job d
+                 WHERE d.queue = q.id AND d.gate = t.gate AND d.place > p.last ORDER BY d.place LIMIT 1) w ON true
+    ), n AS MATERIALIZED ( -- full: who makes room leaves an event
+        SELECT w.*, CASE WHEN w.weight IS NULL THEN w.tat WHEN w.full THEN 9223372036854775807
+                         ELSE greatest(w.now_ns, w.tat + (w.weight - w.burst) * w.step) END AS next FROM w
+    ), d AS (
+        DELETE FROM pgwork.gate_rate o WHERE o.ctid = ANY (ARRAY(
+            SELECT n.at FROM n
+             WHERE n.weight IS NULL AND n.next <= n.now_ns
+                OR (n.tat, n.low, n.next, n.free, q.group_terms) IS DISTINCT FROM (greatest((n.was).tat, n.now_ns),
+                   (n.was).low, greatest((n.was).at, n.now_ns), (n.was).free, (n.was).terms))) RETURNING o.gate
+    ) INSERT INTO pgwork.gate_rate (key, queue, gate, tat, low, at, free, terms)
+      SELECT pgwork._gate_lock(q.id, n.gate), q.id, n.gate, n.tat, n.low, n.next, n.free, q.group_terms FROM n
+       WHERE n.step IS NOT NULL AND (n.at IS NULL OR n.gate IN (SELECT d.gate FROM d))
+         AND (n.weight IS NOT NULL OR n.next > n.now_ns);
+END $$;
+
+
+-- Takes up events of up to `most` gates of a queue, behind `start`, and looks at gates whose rate lets jobs pass,
+-- behind the time `since`. How many jobs became ready. Jobs that pass a rate start at once: as many as a claim wants,
+-- and one at a tick if none is ready, for workers that find enough in other queues.
+CREATE FUNCTION pgwork._take_up(q pgwork.queue, most integer, start bigint, floor bigint, since bigint, tick boolean)
+RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE keys bigint[]; n bigint := 0; rates pgwork._rate_now[]; wanted bigint := most; o record;
+BEGIN
+    IF tick AND q.rated THEN wanted := CASE WHEN pgwork._any_ready(q.id) THEN 0 ELSE 1 END; END IF;
+    FOR i IN 1 .. CASE WHEN q.gated IS NULL THEN 1 ELSE 2 END LOOP -- the gate of the queue comes second
         keys := pgwork._lock_gates(q.id, most, start);
-        IF keys <> '{}' THEN n := n + pgwork._open_gates(q, keys, floor, tick); END IF;
+        IF q.rated THEN keys := keys || pgwork._lock_due(q.id, keys, most, since, tick); END IF;
+        CONTINUE WHEN keys = '{}';
+        IF q.rated THEN rates := pgwork._rates_now(q, keys); END IF;
+        o := pgwork._open_gates(q, keys, floor, tick, rates, greatest(wanted - n, 0));
+        n := n + o.n;
+        IF rates <> '{}' THEN PERFORM pgwork._note_rates(q, rates, o.passed); END IF;
     END LOOP;
     RETURN n;
 END $$;
 
--- For a claim that has found too few jobs: makes up to `most` gated jobs ready. Returns how many.
-CREATE FUNCTION pgwork._admit(its_name text, most integer) RETURNS bigint LANGUAGE plpgsql AS $$
-DECLARE r record;
+CREATE FUNCTION pgwork._any_ready(queue integer) RETURNS boolean LANGUAGE plpgsql STABLE
+SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
+DECLARE m CONSTANT pgwork.mark := pgwork._mark(queue);
 BEGIN
-    -- Does not call _gate_mark(): the call would take a fifth of an empty claim, which idle workers repeat.
-    SELECT t AS q, coalesce(m.recent, 0) AS recent, coalesce(m.floor, 0) AS floor INTO r FROM pgwork.queue t
-      LEFT JOIN LATERAL (SELECT m.recent, m.floor FROM pgwork.gate_mark m
+    RETURN EXISTS (SELECT FROM unnest(m.lanes, m.starts, m.stops) r (lane, start, stop) CROSS JOIN LATERAL (
+        SELECT FROM pgwork.live_job j WHERE j.queue = m.queue AND j.lane = r.lane AND j.token IS NULL
+                                        AND j.pos > r.start AND j.pos <= r.stop LIMIT 1) j);
+END $$;
+
+-- In how many ms a rate lets the first job pass that waits for nothing else; NULL: none waits so.
+CREATE FUNCTION pgwork._rate_wait(queue integer, since bigint) RETURNS bigint LANGUAGE sql STABLE
+SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+    SELECT greatest(1, ceil((p.at - pgwork._now_ns()) / 1e6))::bigint FROM pgwork.gate_rate p
+     WHERE p.queue = _rate_wait.queue AND p.waits AND p.at > since AND p.at < 9223372036854775807 ORDER BY p.at LIMIT 1
+$$;
+
+-- For a claim that has found too few jobs: up to `most` may be claimed now. Returns how many; or a negative number, if
+-- a rate lets the next one pass in so many ms.
+CREATE FUNCTION pgwork._admit(its_name text, most integer) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE r record; n bigint;
+BEGIN
+    -- Not by _gate_mark(): its call would be a fifth of an empty claim, which idle workers repeat.
+    SELECT t AS q, coalesce(m.recent, 0) AS recent, coalesce(m.floor, 0) AS floor, coalesce(m.recent_at, 0) AS since
+      INTO r FROM pgwork.queue t
+      LEFT JOIN LATERAL (SELECT m.recent, m.floor, m.recent_at FROM pgwork.gate_mark m
                           WHERE m.queue = t.id ORDER BY m.version DESC LIMIT 1) m ON true
      WHERE t.name = its_name AND NOT t.paused
-       AND EXISTS (SELECT FROM pgwork.gate_event e WHERE e.queue = t.id AND e.id > coalesce(m.recent, 0));
+       AND (t.rated OR EXISTS (SELECT FROM pgwork.gate_event e WHERE e.queue = t.id AND e.id > coalesce(m.recent, 0)));
     IF NOT FOUND OR current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
         RETURN 0;
     END IF;
-    RETURN pgwork._take_up(r.q, most, r.recent, r.floor, false);
+    n := pgwork._take_up(r.q, most, r.recent, r.floor, r.since, false);
+    IF n = 0 AND (r.q).rated THEN RETURN coalesce(-pgwork._rate_wait((r.q).id, r.since), 0); END IF;
+    RETURN n;
 END $$;
+
+-- A row of a claim that holds no job: in ms a rate lets a job pass, so the claim is to be repeated at lease_until.
+CREATE FUNCTION pgwork._gated_row(queue text, ms bigint) RETURNS pgwork.claimed_batch LANGUAGE plpgsql AS $$
+DECLARE c pgwork.claimed_batch;
+BEGIN
+    c.queue := queue; c.attempt := 0; c.server_time := pgwork._now(); c.quarantined := false;
+    c.lease_until := c.server_time + ms * interval '1 ms';
+    c.ids := '{}'; c.kinds := '{}'; c.payloads := '{}'; c.created := '{}';
+    RETURN c;
+END $$;
+
+CREATE FUNCTION pgwork.gated_ms(queues text[] DEFAULT NULL) RETURNS bigint LANGUAGE sql STABLE
+SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT min(pgwork._rate_wait(t.id, (pgwork._gate_mark(t.id)).recent_at))
+      FROM pgwork.queue t WHERE t.rated AND NOT t.paused AND (queues IS NULL OR t.name = ANY (queues))
+$$;
 
 -- Moves ready jobs that were enqueued before their queue got a limit to its gate. Moves whole rows, of several jobs.
 CREATE FUNCTION pgwork._gate_backlog(q pgwork.queue, batch integer) RETURNS void LANGUAGE plpgsql
@@ -382,13 +549,24 @@ BEGIN
     ) INSERT INTO pgwork.gate_event (queue, gate, place) VALUES (q.id, '', -1);
 END $$;
 
+-- The clock was set back: times in gate_rate can lie far ahead, and the marks with them.
+CREATE FUNCTION pgwork._gates_afresh(queue integer) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pgwork._begin_event();
+    DELETE FROM pgwork.gate_mark m WHERE m.queue = _gates_afresh.queue;
+    INSERT INTO pgwork.gate_event (queue, gate, place)
+    SELECT p.queue, p.gate, p.low FROM pgwork.gate_rate p WHERE p.queue = _gates_afresh.queue AND p.waits;
+END $$;
+
 -- The part of a tick for groups: processes events, also late commits, which claims do not see; ends holds;
--- opens groups whose dead letter is gone; and moves the marks of events.
+-- opens groups whose dead letter is gone; and moves the marks of events. A time in gate_rate is later than the beginning
+-- of its writer. So times up to the tick before last are of slow transactions, or were processed.
 CREATE FUNCTION pgwork._tick_gates(most integer) RETURNS bigint LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
 DECLARE
     began CONSTANT timestamptz := clock_timestamp(); now_is CONSTANT timestamptz := pgwork._now();
-    r pgwork.reaper_tick; q pgwork.queue; was pgwork.gate_mark; one record; n bigint; admitted bigint := 0;
+    r pgwork.reaper_tick; ticked bigint; q pgwork.queue; was pgwork.gate_mark; one record; n bigint;
+    admitted bigint := 0;
 BEGIN
     IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted')
        OR NOT pg_try_advisory_xact_lock(pgwork._lock('gates', 0)) THEN
@@ -397,25 +575,31 @@ BEGIN
     FOR one IN UPDATE pgwork.group_rule g SET held_until = NULL
                 WHERE g.ctid = ANY (ARRAY(SELECT t.ctid FROM pgwork.group_rule t WHERE t.held_until <= now_is
                                            LIMIT most FOR UPDATE SKIP LOCKED)) RETURNING g.queue, g.grp LOOP
-        PERFORM pgwork._look_at_gate(one.queue, one.grp);
+        PERFORM pgwork._add_gate_event(one.queue, one.grp);
     END LOOP;
     FOR one IN SELECT a.queue, a.id FROM pgwork.admitted_job a WHERE a.dead AND NOT EXISTS (
                    SELECT FROM pgwork.dead_job d WHERE d.queue = a.queue AND d.id = a.id) LIMIT most LOOP
         PERFORM pgwork._leave_gates(one.queue, ARRAY[one.id]);
     END LOOP;
     SELECT * INTO r FROM pgwork.reaper_tick t ORDER BY t.version DESC LIMIT 1;
+    ticked := extract(epoch FROM r.at) * 1000000000;
     FOR q IN SELECT * FROM pgwork.queue t
-              WHERE t.queue_limit IS NOT NULL OR EXISTS (SELECT FROM pgwork.gate_mark m WHERE m.queue = t.id)
+              WHERE t.gated OR t.rated OR EXISTS (SELECT FROM pgwork.gate_mark m WHERE m.queue = t.id)
                  OR EXISTS (SELECT FROM pgwork.gate_event e WHERE e.queue = t.id) ORDER BY random() LOOP
+        IF q.rated AND pgwork._now_ns() < (pgwork._gate_mark(q.id)).at THEN PERFORM pgwork._gates_afresh(q.id); END IF;
         was := pgwork._gate_mark(q.id);
-        PERFORM pgwork._gate_backlog(q, 1000) WHERE q.queue_limit IS NOT NULL;
-        n := pgwork._take_up(q, most, was.floor, was.floor, true); admitted := admitted + n;
+        PERFORM pgwork._gate_backlog(q, 1000) WHERE q.gated;
+        n := pgwork._take_up(q, most, was.floor, was.floor, was.floor_at, true); admitted := admitted + n;
         PERFORM pgwork._wake(q.name, n) WHERE q.notify AND n > 0;
         IF r.version > was.version AND r.issued <> was.issued THEN
             n := (SELECT e.id FROM pgwork.gate_event e WHERE e.queue = q.id AND e.id > was.floor ORDER BY e.id LIMIT 1);
             INSERT INTO pgwork.gate_mark VALUES (q.id, r.version, r.issued, was.issued,
                 CASE WHEN r.issued < was.issued THEN 0 WHEN r.slow = '{}' THEN greatest(was.floor, least(was.issued, n - 1))
-                     ELSE was.floor END);
+                     ELSE was.floor END, ticked, was.at,
+                CASE WHEN r.slow <> '{}' THEN was.floor_at ELSE greatest(was.floor_at, least(was.at,
+                    (SELECT min(p.at) - 1 FROM (VALUES (true), (false)) w (waits) CROSS JOIN LATERAL (
+                         SELECT p.at FROM pgwork.gate_rate p WHERE p.queue = q.id AND p.waits = w.waits
+                            AND p.at > was.floor_at ORDER BY p.at LIMIT 1) p))) END);
             DELETE FROM pgwork.gate_mark m WHERE m.queue = q.id AND m.version = was.version;
         END IF;
         EXIT WHEN clock_timestamp() > began + interval '50 ms';
@@ -444,6 +628,13 @@ BEGIN
     END LOOP;
 END $$;
 
+-- Look at the gate of a group from its beginning, or at those of all.
+CREATE FUNCTION pgwork._look_at_groups(queue integer, grp text) RETURNS void LANGUAGE sql AS $$
+    INSERT INTO pgwork.gate_event (queue, gate, place)
+    SELECT _look_at_groups.queue, g, -1 FROM pgwork._groups(_look_at_groups.queue, '', NULL) g
+     WHERE _look_at_groups.grp IS NULL OR g = _look_at_groups.grp
+$$;
+
 CREATE FUNCTION pgwork.group_set(queue text, grp text DEFAULT NULL, group_limit integer DEFAULT NULL,
     group_retry text DEFAULT NULL) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -465,8 +656,7 @@ BEGIN
             ON CONFLICT ON CONSTRAINT group_rule_pkey DO UPDATE
            SET group_limit = coalesce(group_limit, r.group_limit), group_retry = coalesce(group_retry, r.group_retry);
     END IF;
-    INSERT INTO pgwork.gate_event (queue, gate, place)
-    SELECT q.id, g, -1 FROM pgwork._groups(q.id, '', NULL) g WHERE grp IS NULL OR g = grp;
+    PERFORM pgwork._look_at_groups(q.id, grp);
 END $$;
 
 -- Limits how many jobs of the queue are admitted (ready or leased). NULL: no limit.
@@ -475,9 +665,44 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE q pgwork.queue := pgwork._queue(queue);
 BEGIN
     PERFORM pgwork._check_range('most', coalesce(most, 1), 1, 10000, ', or NULL for no limit'),
-            pgwork._look_at_gate(q.id, '');
+            pgwork._add_gate_event(q.id, '');
     UPDATE pgwork.queue t SET group_terms = t.group_terms + 1, queue_limit = most WHERE t.id = q.id;
     IF NOT FOUND THEN PERFORM pgwork._queue(queue); END IF;
+END $$;
+
+-- At most n jobs of the queue are admitted in each per_ms, and burst of them at once; n NULL: no rate.
+CREATE FUNCTION pgwork.queue_rate(queue text, n integer, per_ms bigint DEFAULT 1000, burst integer DEFAULT NULL)
+RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE q pgwork.queue := pgwork._queue(queue);
+BEGIN
+    PERFORM pgwork._check_rate(n, per_ms, coalesce(burst, n)) WHERE n IS NOT NULL;
+    PERFORM pgwork._look_at_gate(q.id, '');
+    UPDATE pgwork.queue t SET group_terms = t.group_terms + 1, rated = t.rated OR n IS NOT NULL,
+           rate = CASE WHEN n IS NOT NULL THEN (n, per_ms, coalesce(burst, n))::pgwork._pace END WHERE t.id = q.id;
+    IF NOT FOUND THEN PERFORM pgwork._queue(queue); END IF;
+END $$;
+
+-- The same for a group; without grp for each group of the queue that has no rate of its own.
+CREATE FUNCTION pgwork.group_rate(queue text, grp text, n integer, per_ms bigint DEFAULT 1000,
+    burst integer DEFAULT NULL) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+    q pgwork.queue := pgwork._queue(queue);
+    new pgwork._pace := CASE WHEN n IS NULL THEN (0, 0, 0)::pgwork._pace
+                             ELSE (n, per_ms, coalesce(burst, n))::pgwork._pace END;
+BEGIN
+    PERFORM pgwork._check_group(grp) WHERE grp IS NOT NULL;
+    PERFORM pgwork._check_rate(n, per_ms, coalesce(burst, n)) WHERE n IS NOT NULL;
+    PERFORM pgwork._begin_event();
+    UPDATE pgwork.queue t SET group_terms = t.group_terms + 1, rated = t.rated OR n IS NOT NULL,
+           group_rate = CASE WHEN grp IS NULL THEN new ELSE t.group_rate END WHERE t.id = q.id;
+    IF NOT FOUND THEN PERFORM pgwork._queue(queue); END IF;
+    IF grp IS NOT NULL THEN
+        INSERT INTO pgwork.group_rule AS r (queue, grp, rate) VALUES (q.id, grp, new)
+            ON CONFLICT ON CONSTRAINT group_rule_pkey DO UPDATE SET rate = new;
+    END IF;
+    PERFORM pgwork._look_at_groups(q.id, grp);
 END $$;
 
 -- Deletes the settings of a group, so that those of its queue apply again.
@@ -485,7 +710,7 @@ CREATE FUNCTION pgwork.group_reset(queue text, grp text) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE q pgwork.queue := pgwork._queue(queue);
 BEGIN
-    PERFORM pgwork._check_group(grp), pgwork._look_at_gate(q.id, grp);
+    PERFORM pgwork._check_group(grp), pgwork._add_gate_event(q.id, grp);
     UPDATE pgwork.queue t SET group_terms = t.group_terms + 1 WHERE t.id = q.id;
     DELETE FROM pgwork.group_rule r WHERE r.queue = q.id AND r.grp = group_reset.grp;
 END $$;
@@ -500,7 +725,7 @@ BEGIN
     PERFORM pgwork._check_group(grp), pgwork._check_range('for_ms', coalesce(for_ms, 0), 0, 315360000000, ' (ten years)');
     INSERT INTO pgwork.group_rule AS r (queue, grp, held_until) VALUES (q.id, grp, until)
         ON CONFLICT ON CONSTRAINT group_rule_pkey DO UPDATE SET held_until = until;
-    PERFORM pgwork._look_at_gate(q.id, grp) WHERE for_ms = 0;
+    PERFORM pgwork._add_gate_event(q.id, grp) WHERE for_ms = 0;
     RETURN until;
 END $$;
 
@@ -510,7 +735,7 @@ CREATE FUNCTION pgwork.group_unblock(queue text, grp text) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 DECLARE q pgwork.queue := pgwork._queue(queue); ids bigint[];
 BEGIN
-    PERFORM pgwork._check_group(grp), pgwork._look_at_gate(q.id, grp);
+    PERFORM pgwork._check_group(grp), pgwork._add_gate_event(q.id, grp);
     UPDATE pgwork.group_rule r SET held_until = NULL WHERE r.queue = q.id AND r.grp = group_unblock.grp;
     ids := ARRAY(SELECT a.id FROM pgwork.admitted_job a WHERE a.queue = q.id AND a.gate = grp AND (a.dead OR EXISTS (
                      SELECT FROM pgwork.delayed_job d WHERE d.queue = q.id AND d.id = a.id AND d.gate IS NULL OFFSET 0)));
@@ -537,10 +762,19 @@ BEGIN
     RETURN gone.n;
 END $$;
 
+-- When the rate of a gate lets the next job pass; NULL: none waits for that.
+CREATE FUNCTION pgwork._next_at(queue integer, gate text) RETURNS timestamptz LANGUAGE sql STABLE
+SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+    SELECT CASE WHEN p.waits AND p.at < 9223372036854775807 THEN to_timestamp(p.at / 1e9) END
+      FROM pgwork.gate_rate p WHERE p.key = pgwork._gate_lock(_next_at.queue, _next_at.gate)
+     ORDER BY p.version DESC LIMIT 1
+$$;
+
 -- Groups after after_grp, with counts of up to 1,000. blocked_by: the job that keeps its place while it waits for a
 -- retry (hold), or the dead letter (block).
 CREATE TYPE pgwork.group_state AS (grp text, gated bigint, admitted bigint, leased bigint, group_limit integer,
-    group_retry text, held_until timestamptz, blocked_by bigint, next_id bigint, next_since timestamptz);
+    group_retry text, held_until timestamptz, blocked_by bigint, next_id bigint, next_since timestamptz,
+    rate_n integer, rate_per_ms bigint, rate_burst integer, next_at timestamptz);
 CREATE FUNCTION pgwork.group_list(queue text, grp text DEFAULT NULL, after_grp text DEFAULT '', at_most bigint DEFAULT 100)
 RETURNS SETOF pgwork.group_state
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
@@ -550,10 +784,12 @@ BEGIN
     PERFORM pgwork._refuse_unless(coalesce(at_most, 1) > 0, 'at_most', at_most::text, 'at least 1, or NULL for all');
     RETURN QUERY
     SELECT g, w.n, a.n, a.leased, coalesce(r.group_limit, q.group_limit), coalesce(r.group_retry, q.group_retry),
-           r.held_until, a.blocked_by, h.id, h.created_at
+           r.held_until, a.blocked_by, h.id, h.created_at, p.n, p.per_ms, p.burst,
+           CASE WHEN p.n > 0 THEN pgwork._next_at(q.id, s.g) END
       FROM (SELECT group_list.grp AS g WHERE group_list.grp IS NOT NULL UNION ALL
             SELECT g FROM pgwork._groups(q.id, after_grp, at_most) g WHERE group_list.grp IS NULL) s
       LEFT JOIN pgwork.group_rule r ON r.queue = q.id AND r.grp = s.g
+      LEFT JOIN LATERAL (SELECT c.* FROM (SELECT (coalesce(r.rate, q.group_rate)).* OFFSET 0) c WHERE c.n > 0) p ON true
      CROSS JOIN LATERAL (SELECT count(*) AS n FROM (SELECT FROM pgwork.delayed_job d
                           WHERE d.queue = q.id AND d.gate = s.g LIMIT 1000) d) w
      CROSS JOIN LATERAL (
@@ -566,11 +802,25 @@ BEGIN
                           ORDER BY d.place LIMIT 1) h ON true;
 END $$;
 
+CREATE FUNCTION pgwork.queue_limits(queue text DEFAULT NULL)
+RETURNS TABLE (queue text, queue_limit integer, rate_n integer, rate_per_ms bigint, rate_burst integer,
+    next_at timestamptz, group_limit integer, group_retry text, group_rate_n integer, group_rate_per_ms bigint,
+    group_rate_burst integer)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT t.name, t.queue_limit, (t.rate).n, (t.rate).per_ms, (t.rate).burst,
+           CASE WHEN (t.rate).n > 0 THEN pgwork._next_at(t.id, '') END, t.group_limit, t.group_retry, nullif((t.group_rate).n, 0), nullif((t.group_rate).per_ms, 0), nullif((t.group_rate).burst, 0)
+      FROM pgwork.queue t WHERE $1 IS NULL OR t.name = $1 ORDER BY t.name
+$$;
+
 CREATE VIEW pgwork.groups AS
 SELECT q.name AS queue, g.* FROM pgwork.queue q CROSS JOIN LATERAL pgwork.group_list(q.name, at_most => NULL) g;
 
 COMMENT ON FUNCTION pgwork.group_set IS 'Sets the limit and the retry policy of a group, or without grp of all groups of a queue.';
 COMMENT ON FUNCTION pgwork.queue_limit IS 'Limits how many jobs of the queue are ready or leased at a time. NULL: no limit.';
+COMMENT ON FUNCTION pgwork.queue_rate IS 'At most n jobs of the queue are admitted per per_ms; n NULL: no rate.';
+COMMENT ON FUNCTION pgwork.group_rate IS 'The same for a group, or with grp NULL for each without one of its own.';
+COMMENT ON FUNCTION pgwork.gated_ms IS 'In how many ms a rate lets a job of these queues pass; NULL: none waits.';
+COMMENT ON FUNCTION pgwork.queue_limits IS 'Limits and rates of queues, and when a rate lets the next job pass.';
 COMMENT ON FUNCTION pgwork.group_reset IS 'Deletes the settings of a group, so that those of its queue apply again.';
 COMMENT ON FUNCTION pgwork.group_hold IS 'Admits no job of the group for for_ms, or until group_unblock(). Returns the end.';
 COMMENT ON FUNCTION pgwork.group_unblock IS 'Ends a hold. Jobs that stop the group give up their places. Returns their number.';

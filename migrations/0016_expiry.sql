@@ -205,7 +205,7 @@ BEGIN
              WHERE d.queue = q.id AND d.id = one OFFSET 0) w
      WHERE d.queue = q.id AND d.id = w.id RETURNING d.run_at, d.gate INTO now_at;
     IF NOT FOUND THEN RETURN false; END IF;
-    PERFORM pgwork._look_at_gate(q.id, now_at.gate) WHERE now_at.gate IS NOT NULL AND 'priority' = ANY (what);
+    PERFORM pgwork._add_gate_event(q.id, now_at.gate) WHERE now_at.gate IS NOT NULL AND 'priority' = ANY (what);
     PERFORM pgwork._note_expiry(q.id, one, j.expires_at) WHERE timed AND j.expires_at IS NOT NULL;
     PERFORM pgwork._promote(q, ARRAY[one], false) WHERE now_at.run_at <= now_is;
     RETURN true;

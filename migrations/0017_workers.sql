@@ -12,25 +12,25 @@
 
 -- ---- heartbeats of reapers ----
 
-CREATE TABLE pgwork.beat (
+CREATE TABLE pgwork.heartbeat (
     role text NOT NULL, name text NOT NULL, pid integer NOT NULL, at timestamptz NOT NULL, PRIMARY KEY (role, name)
 );
 
-CREATE FUNCTION pgwork.beat(role text, name text) RETURNS void
+CREATE FUNCTION pgwork.heartbeat(role text, name text) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM pgwork._refuse_unless(octet_length(role) BETWEEN 1 AND 64, 'role', role, '1 to 64 bytes'),
             pgwork._refuse_unless(octet_length(name) BETWEEN 1 AND 255, 'name', name, '1 to 255 bytes');
     -- A reaper calls this many times a second. One write in five seconds is enough.
-    PERFORM FROM pgwork.beat b WHERE b.role = beat.role AND b.name = beat.name AND b.pid = pg_backend_pid()
+    PERFORM FROM pgwork.heartbeat b WHERE b.role = heartbeat.role AND b.name = heartbeat.name AND b.pid = pg_backend_pid()
                                  AND b.at BETWEEN clock_timestamp() - interval '5 s' AND clock_timestamp();
     IF FOUND THEN RETURN; END IF;
-    DELETE FROM pgwork.beat b WHERE b.at < clock_timestamp() - interval '1 day';
-    INSERT INTO pgwork.beat AS b (role, name, pid, at) VALUES (role, name, pg_backend_pid(), clock_timestamp())
-        ON CONFLICT ON CONSTRAINT beat_pkey DO UPDATE SET pid = excluded.pid, at = excluded.at;
+    DELETE FROM pgwork.heartbeat b WHERE b.at < clock_timestamp() - interval '1 day';
+    INSERT INTO pgwork.heartbeat AS b (role, name, pid, at) VALUES (role, name, pg_backend_pid(), clock_timestamp())
+        ON CONFLICT ON CONSTRAINT heartbeat_pkey DO UPDATE SET pid = excluded.pid, at = excluded.at;
 END $$;
 
-CREATE VIEW pgwork.beats AS SELECT * FROM pgwork.beat;
+CREATE VIEW pgwork.heartbeats AS SELECT * FROM pgwork.heartbeat;
 
 CREATE VIEW pgwork.last_tick AS
 SELECT t.at, t.issued, CASE WHEN s.is_called THEN s.last_value ELSE s.last_value - 1 END AS position,
@@ -42,8 +42,8 @@ CREATE VIEW pgwork.stuck_jobs AS
 SELECT q.name AS queue, CASE WHEN s.queue > 0 THEN s.id END AS id, s.error, s.since, s.tries, s.again_at
   FROM pgwork.stuck_job s LEFT JOIN pgwork.queue q ON q.id = s.queue WHERE s.queue IN (0, q.id);
 
-COMMENT ON FUNCTION pgwork.beat IS 'Records a heartbeat of a reaper, for the doctor.';
-COMMENT ON VIEW pgwork.beats IS 'Heartbeats of reapers.';
+COMMENT ON FUNCTION pgwork.heartbeat IS 'Records a heartbeat of a reaper, for the doctor.';
+COMMENT ON VIEW pgwork.heartbeats IS 'Heartbeats of reapers.';
 COMMENT ON VIEW pgwork.last_tick IS 'When the low-water marks were last checked; the last position and queue id.';
 COMMENT ON VIEW pgwork.stuck_jobs IS 'Jobs that no reaper can move, and why. Reapers try again at again_at.';
 
@@ -326,8 +326,8 @@ BEGIN
                                  AND one = ANY (j.ids) AND one <> ALL (coalesce(j.gone_ids, '{}')));
 END $$;
 
--- Part of prune(): deletes histories of jobs that are gone. If the job is there, it is looked for again when as much
--- time has passed as since the first entry: a minute at least, a day at most. How many were looked at.
+-- Part of prune(): deletes histories of jobs that are gone. If the job is there, it is scanned for again when as much
+-- time has passed as since the first entry: a minute at least, a day at most. How many were scanned at.
 CREATE FUNCTION pgwork._prune_history(batch integer) RETURNS bigint LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 SET plan_cache_mode = force_generic_plan SET jit = off AS $$
@@ -434,15 +434,15 @@ RETURN coalesce((f.tag IS NULL OR f.tag = ANY (j.tags)) AND (f.key IS NULL OR f.
    AND (f.error IS NULL OR strpos(j.error, f.error) > 0 OR pgwork.error_sort(j.error) = f.error)
    AND (f.created_from IS NULL OR j.created_at >= f.created_from) AND (f.created_to IS NULL OR j.created_at < f.created_to), false);
 
--- Jobs that fit, in the order of their ids, up to at_most. Reads at most `look` jobs, rounded up to 10,000. If there are
+-- Jobs that fit, in the order of their ids, up to at_most. Reads at most `scan` jobs, rounded up to 10,000. If there are
 -- more to read, the last row has only an id: continue with after_id => that id.
-CREATE FUNCTION pgwork.job_search(filter jsonb, after_id bigint DEFAULT 0, at_most bigint DEFAULT 100, look bigint DEFAULT 100000)
+CREATE FUNCTION pgwork.job_search(filter jsonb, after_id bigint DEFAULT 0, at_most bigint DEFAULT 100, scan bigint DEFAULT 100000)
 RETURNS SETOF pgwork.job LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     f CONSTANT pgwork._filter := pgwork._read_filter(filter);
-    j pgwork.job; last bigint := greatest(after_id, 0); got bigint := 0; n bigint; looked bigint := 0;
+    j pgwork.job; last bigint := greatest(after_id, 0); got bigint := 0; n bigint; scanned bigint := 0;
 BEGIN
-    PERFORM pgwork._check_range('at_most', at_most, 1, 100000), pgwork._check_range('look', look, 1, 10000000);
+    PERFORM pgwork._check_range('at_most', at_most, 1, 100000), pgwork._check_range('scan', scan, 1, 10000000);
     <<pages>> LOOP
         n := 0;
         FOR j IN SELECT * FROM pgwork.job_list(f.queue, f.state, f.kind, NULL, last, 10000) LOOP
@@ -451,9 +451,9 @@ BEGIN
             RETURN NEXT j; got := got + 1;
             EXIT pages WHEN got >= at_most;
         END LOOP;
-        looked := looked + n;
+        scanned := scanned + n;
         IF n < 10000 THEN RETURN; END IF;
-        EXIT WHEN looked >= look;
+        EXIT WHEN scanned >= scan;
     END LOOP;
     j := NULL; j.id := last;
     RETURN NEXT j;
@@ -579,7 +579,7 @@ DECLARE
     states CONSTANT text[] := CASE verb WHEN 'cancel' THEN '{ready,gated,delayed,leased}' WHEN 'redrive' THEN '{dead}' WHEN 'reschedule' THEN '{delayed}'
                                         WHEN 'purge' THEN '{ready,gated,delayed,dead,done,cancelled}' WHEN 'move' THEN '{ready,gated,delayed,dead}'
                                         WHEN 'priority' THEN '{ready,gated,delayed,dead}' END;
-    q pgwork.queue; target pgwork.queue; ids bigint[] := '{}'; keys text[] := '{}'; looked bigint := 0; j pgwork.job; prio bigint := (change ->> 'priority')::bigint;
+    q pgwork.queue; target pgwork.queue; ids bigint[] := '{}'; keys text[] := '{}'; scanned bigint := 0; j pgwork.job; prio bigint := (change ->> 'priority')::bigint;
 BEGIN
     PERFORM pgwork._refuse_unless(states IS NOT NULL, 'verb', verb, 'cancel, redrive, reschedule, purge, move or priority'),
             pgwork._check_range('at_most', at_most, 1, 10000),
@@ -598,13 +598,13 @@ BEGIN
         target := q;
     END IF;
     FOR j IN SELECT * FROM pgwork.job_list(f.queue, f.state, f.kind, NULL, after_id, 10000) LOOP
-        looked := looked + 1; last_id := j.id;
+        scanned := scanned + 1; last_id := j.id;
         CONTINUE WHEN j.state <> ALL (states) OR NOT pgwork._fits(f, j);
         ids := ids || j.id; keys := keys || j.key;
         EXIT WHEN cardinality(ids) >= at_most;
     END LOOP;
     n := cardinality(ids);
-    IF looked < 10000 AND n < at_most THEN last_id := NULL; END IF;
+    IF scanned < 10000 AND n < at_most THEN last_id := NULL; END IF;
     IF dry_run OR n = 0 THEN RETURN; END IF;
     n := CASE verb WHEN 'cancel' THEN (SELECT count(*) FROM pgwork.cancel(q.name, ids) c WHERE c.status <> 'gone')
                    WHEN 'redrive' THEN pgwork.redrive(q.name, ids)

@@ -43,13 +43,13 @@ DECLARE
     viewers CONSTANT text[] := ARRAY[
         'depth', 'queue_list', 'job_list', 'absent', 'lock_list', 'sema_list', 'sema_holders', 'cron_next', 'cron_times',
         'table_list', 'foreign_locks', 'sees_payloads', 'queue_counts', 'worker_list', 'overdue', 'demand', 'job_search',
-        'dead_errors', 'error_sort', 'queue_holds', 'rate_list', 'group_list', 'job_attempts'];
+        'dead_errors', 'error_sort', 'queue_holds', 'queue_limits', 'gated_ms', 'rate_list', 'group_list', 'job_attempts'];
     workers CONSTANT text[] := ARRAY[
         'enqueue', 'enqueue_many', 'claim', 'claim_batch', 'extend', 'complete', 'fail', 'snooze', 'hold', 'release', 'absent', 'idle', 'awake', 'set_aside',
-        'reap', 'promote', 'prune', 'maintain', 'beat', 'queue_list', 'worker_report', 'group_hold', 'group_list', 'progress', 'job_progress',
+        'reap', 'promote', 'prune', 'maintain', 'heartbeat', 'queue_list', 'worker_report', 'group_hold', 'group_list', 'progress', 'job_progress',
         'lock_key', 'lock_acquire', 'lock_acquire_xact', 'lock_queue', 'lock_wait', 'lock_release', 'lock_forget', 'lock_is_free', 'lock_list', 'fence_ok',
         'sema_acquire', 'sema_wait', 'sema_leave', 'sema_extend', 'sema_release', 'sema_list', 'sema_holders',
-        'rate_take', 'rate_list', 'queue_holds',
+        'rate_take', 'rate_list', 'queue_holds', 'queue_limits', 'gated_ms',
         'cron_next', 'cron_times', 'cron_tick', 'cron_claim', 'cron_extend', 'cron_finish', 'cron_release',
         'table_operation', 'table_applied', 'table_prune', 'table_list', 'table_reaped'];
 BEGIN
@@ -81,7 +81,7 @@ BEGIN
         CONTINUE WHEN to_regrole(who) IS NULL;
         EXECUTE format('GRANT USAGE ON SCHEMA %I TO %I', s, who);
         IF who IN ('pgwork_viewer', 'pgwork_operator') THEN
-            EXECUTE format('GRANT SELECT ON %1$I.job, %1$I.queue_stats, %1$I.queues, %1$I.groups, %1$I.beats, %1$I.last_tick, %1$I.stuck_jobs, %1$I.migrations, %1$I.schedules, %1$I.ticks, %1$I.workers, %1$I.minutes, %1$I.log TO %2$I', s, who);
+            EXECUTE format('GRANT SELECT ON %1$I.job, %1$I.queue_stats, %1$I.queues, %1$I.groups, %1$I.heartbeats, %1$I.last_tick, %1$I.stuck_jobs, %1$I.migrations, %1$I.schedules, %1$I.ticks, %1$I.workers, %1$I.minutes, %1$I.log TO %2$I', s, who);
         END IF;
     END LOOP;
 END $$;

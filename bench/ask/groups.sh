@@ -1,6 +1,7 @@
 # shellcheck shell=sh
 # shellcheck disable=SC2154,SC2034  # from bench.sh and lib.sh, and for these
 # claim and complete of jobs of groups, against jobs without (enqueued one by one); 8 clients, a reaper beside
+# First other queues by their own clients and their own kind of groups, of limit 1 (see gr_peers): at most as long as four rounds.
 # groups: 10,000 groups of limit 1, all with jobs; blocked: ten groups with jobs, beside 9,990 that are held and have jobs, too;
 # one-of-8: one group of limit 8, batch 1, against a queue of its own. held: while an old snapshot is held.
 claim_scripts
@@ -66,12 +67,39 @@ gr_one() { # one group of limit 8, against a queue of its own
         gr_burn "$gr_q" "$gr_q" 8 1 '8 clients, batch 1, one group of limit 8'
     done
 }
+# gr_peers GROUPS: one job of a group at a time; jobs go round the groups. GROUPS 0: jobs without. Graphile Worker: named queues. pgboss:
+# groupConcurrency 1, which it counts without a lock, so that two fetches at a time may exceed it. pgboss-fifo: its policy key_strict_fifo,
+# which keeps the order, as named queues and our groups do. Graphile polls every 50 ms, pg-boss at its shortest, half a second. Ours: see
+# peers.sh.
+gr_peers() {
+    gr_jobs=$((smoke ? 800 : seconds * 16000)) gr_measure="no-op jobs of $1 groups of limit 1, batch 100"
+    if [ "$1" = 0 ]; then gr_measure='no-op jobs without groups, batch 100'; fi
+    empty
+    sql -c "SELECT pgwork.queue_drop('peers', true)" >/dev/null 2>&1 || :
+    sql -c "SELECT pgwork.queue_create('peers')" >/dev/null
+    gr_stock peers "$gr_jobs" "$1" 0
+    sql -c 'VACUUM ANALYZE'
+    workers_burn pgwork peers "$gr_jobs" 100
+    result groups "$gr_measure" pgwork-lib "$rate" jobs/s
+    for gr_who in $gr_others; do
+        if [ "$gr_who $1" = 'pgboss-fifo 0' ]; then continue; fi
+        forget_peers
+        "$node" "$here/npm/peer.mjs" "$gr_who" enqueue "$gr_jobs" 1000 1 "$1" >/dev/null
+        sql -c 'VACUUM ANALYZE'
+        rate=$("$node" "$here/npm/peer.mjs" "$gr_who" burn "$gr_jobs" 100 "$processes" "$1" $((seconds * 4)))
+        result groups "$gr_measure" "$gr_who" "$rate" jobs/s
+    done
+}
+gr_others=''
+if npm_peers; then gr_others='graphile pgboss pgboss-fifo'; fi
 blocked_jobs=$((quick ? 10 : 1000)) # of each group that is held
 (
     pgwork reap >"$out/reap.txt" 2>&1 &
     gr_reaper=$!
     trap 'kill $gr_reaper; wait $gr_reaper' EXIT
     for r in $(seq "$rounds"); do
+        for n in $(if [ -z "$smoke" ]; then echo 0; fi) 100 $(if [ -z "$smoke" ]; then echo 10000; fi); do gr_peers "$n"; done
+        forget_peers
         for n in ${batches:-1 10 100}; do gr_round "$n" ''; done
         gr_one
     done

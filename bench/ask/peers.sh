@@ -10,26 +10,7 @@
 # Graphile's local queue, of pg-boss's batch, of PgQ's tick, of our prefetch. All begin just vacuumed and analyzed: before autovacuum has come
 # by, the others' plans are several times slower.
 peers="pgwork-lib $(if [ -z "$look" ]; then echo pgwork-lib-rows; fi) pgwork limit"
-if ! command -v npm >/dev/null; then
-    left_out 'Graphile Worker and pg-boss: npm is not here'
-elif [ -n "$quick" ]; then
-    left_out 'Graphile Worker and pg-boss: a quick run installs nothing'
-else
-    export PEER_MODULES="$top/build/npm"
-    mkdir -p "$PEER_MODULES"
-    if [ -d "$PEER_MODULES/node_modules" ] && cmp -s "$here/npm/package-lock.json" "$PEER_MODULES/package-lock.json"; then
-        peers="$peers graphile pgboss"
-    else
-        cp "$here/npm/package.json" "$here/npm/package-lock.json" "$PEER_MODULES/"
-        if (cd "$PEER_MODULES" && npm ci --no-audit --no-fund) >"$out/npm.log" 2>&1; then
-            peers="$peers graphile pgboss"
-        else
-            left_out "Graphile Worker and pg-boss: npm ci failed ($out/npm.log)"
-        fi
-    fi
-    node="$PEER_MODULES/node_modules/node/bin/node" # the release that they ask for
-    if [ ! -x "$node" ]; then node=node; fi
-fi
+if npm_peers; then peers="$peers graphile pgboss"; fi
 if [ "$(sql -c "SELECT count(*) FROM pg_available_extensions WHERE name = 'pgq'")" = 1 ]; then
     sql -c 'SET client_min_messages = warning' -c 'CREATE EXTENSION IF NOT EXISTS pgq' -c "SELECT pgq.create_queue('q'), pgq.register_consumer('q', 'bench')" >/dev/null
     peers="$peers pgq"
@@ -37,9 +18,6 @@ else
     left_out 'PgQ: the extension pgq is not here (Debian: postgresql-15-pgq3)'
 fi
 
-processes=$(getconf _NPROCESSORS_ONLN)
-if [ "$processes" -gt 2 ]; then processes=2; fi
-ours_for() { echo $((($1 > 100 ? 2 : 4) * processes)); } # ours_for BATCH: processes
 claim_scripts
 script put.pgq <<'S'
 SELECT count(pgq.insert_event('q', 'noop', :payload)) FROM generate_series(1, :n::int);
@@ -90,14 +68,7 @@ peer_burn() {
         empty
         put "$1" "$jobs"
         sql -c 'VACUUM ANALYZE'
-        workers='' ours=$(ours_for "$3")
-        for p in $(seq "$ours"); do
-            of_engine "$1" noop_worker "$(queue_of "$1")" $((jobs / ours)) 0 "$3" >"$out/noop.$p" &
-            workers="$workers $!"
-        done
-        for p in $workers; do wait "$p" || { say "bench: a worker of ours failed"; return 1; }; done
-        rate=$(awk -v jobs="$jobs" '!begin || $4 < begin { begin = $4 } $5 > end { end = $5 } END { print jobs * 1000 / (end - begin) }' "$out"/noop.?)
-        rm -f "$out"/noop.?
+        workers_burn "$1" "$(queue_of "$1")" "$jobs" "$3"
         ;;
     pgwork | pgwork-rows | limit) supplied "$1" "claim.$1" 8 "$3" ;;
     pgq)
@@ -121,7 +92,7 @@ for r in $(seq "$rounds"); do
     done
 done
 # what the producers left is no part of what follows
-sql -c 'SET client_min_messages = warning' -c 'DROP SCHEMA IF EXISTS graphile_worker, pgboss CASCADE'
+forget_peers
 for n in 100 $(if [ -z "$quick" ]; then echo 500 1000; fi); do
     for r in $(seq "$rounds"); do
         for who in $peers $(rows "$n"); do

@@ -1,6 +1,8 @@
-// peer.mjs graphile|pgboss enqueue JOBS CALL CALLERS | burn JOBS BATCH PROCESSES: another queue, driven by its
-// own client at the settings that its documentation recommends for throughput. Prints jobs a second.
-// Jobs do nothing. Libpq's variables say where the server is.
+// peer.mjs graphile|pgboss|pgboss-fifo enqueue JOBS CALL CALLERS [GROUPS] | burn JOBS BATCH PROCESSES [GROUPS [SECONDS]]:
+// another queue, driven by its own client at the settings that its documentation recommends for throughput. Prints jobs
+// a second. Jobs do nothing. Libpq's variables say where the server is.
+// GROUPS: jobs go round so many groups, of each of which one job may run at a time: Graphile's named queues, pg-boss's
+// groupConcurrency, or its policy key_strict_fifo. SECONDS: the burn ends then, however many jobs are left.
 import { fork } from 'node:child_process'
 import { createRequire } from 'node:module'
 
@@ -9,20 +11,27 @@ const payload = { x: 'y'.repeat(60) }
 const from = createRequire(process.env.PEER_MODULES + '/') // where npm put them
 const load = (name) => import(from.resolve(name))
 const quiet = () => {}
+const [name, what, jobs, a, b, groups = 0, seconds = Infinity] = process.argv.slice(2)
+let turn = 0
+const group = () => `g${turn++ % groups}`
+// n jobs; `own` gives what a job of a group says
+const some = (n, plain, own) => Array.from({ length: n }, () => +groups ? { ...plain, ...own(group()) } : plain)
 
 const peers = {
   graphile: {
     async preset(batch) {
       const { Logger } = await load('graphile-worker')
       return { worker: { connectionString: url, concurrentJobs: 24, maxPoolSize: 25, logger: new Logger(() => quiet),
-        localQueue: { size: batch }, completeJobBatchDelay: 0, failJobBatchDelay: 0 } }
+        localQueue: { size: batch }, completeJobBatchDelay: 0, failJobBatchDelay: 0,
+        ...(+groups && { pollInterval: 50 }) } } // by default 2 s after a fetch that met locked queues only
     },
     async producer() {
       const { makeWorkerUtils } = await load('graphile-worker')
       const utils = await makeWorkerUtils({ preset: await this.preset(500) })
       await utils.migrate()
       return {
-        put: (n) => n === 1 ? utils.addJob('noop', payload) : utils.addJobs(Array.from({ length: n }, () => ({ identifier: 'noop', payload }))),
+        put: (n) => n === 1 ? utils.addJob('noop', payload)
+          : utils.addJobs(some(n, { identifier: 'noop', payload }, (queueName) => ({ queueName }))),
         end: () => utils.release()
       }
     },
@@ -33,30 +42,32 @@ const peers = {
     }
   },
   pgboss: {
+    queue: {}, own: (id) => ({ group: { id } }), limit: { groupConcurrency: 1 },
     async boss() {
       const { PgBoss } = await load('pg-boss')
       const boss = new PgBoss({ connectionString: url, max: 25, supervise: false, schedule: false, monitorVacuum: false })
       boss.on('error', (e) => console.error(e.message))
       await boss.start()
-      await boss.createQueue('noop')
+      await boss.createQueue('noop', this.queue)
       return boss
     },
     async producer() {
       const boss = await this.boss()
       return {
-        put: (n) => n === 1 ? boss.send('noop', payload) : boss.insert('noop', Array.from({ length: n }, () => ({ data: payload }))),
+        put: (n) => n === 1 ? boss.send('noop', payload) : boss.insert('noop', some(n, { data: payload }, this.own)),
         end: () => boss.stop({ graceful: false })
       }
     },
     async consumer(batch, ran) {
       const boss = await this.boss()
       // burstWhenBatchFull: the next fetch follows at once while batches come back full
-      await boss.work('noop', { batchSize: batch, localConcurrency: 8, pollingIntervalSeconds: 0.5, burstWhenBatchFull: true },
-        async (jobs) => ran(jobs.length))
+      await boss.work('noop', { batchSize: batch, localConcurrency: 8, pollingIntervalSeconds: 0.5, burstWhenBatchFull: true,
+        ...(+groups && this.limit) }, async (jobs) => ran(jobs.length))
       return () => boss.stop({ graceful: true, timeout: 10000 })
     }
   }
 }
+peers['pgboss-fifo'] = { ...peers.pgboss, queue: { policy: 'key_strict_fifo' }, own: (singletonKey) => ({ singletonKey }), limit: {} }
 
 async function enqueue(peer, jobs, call, callers) {
   const { put, end } = await peer.producer()
@@ -73,20 +84,23 @@ async function enqueue(peer, jobs, call, callers) {
 // out, in favour of the other queue.
 async function burn(name, jobs, batch, processes) {
   let began = Infinity, ended = 0, done = 0, stopping = false
-  const children = Array.from({ length: processes }, () => fork(process.argv[1], [name, 'consume', jobs, batch]))
+  const stop = () => {
+    if (stopping) return
+    stopping = true
+    for (const c of children) c.send('stop')
+  }
+  const children = Array.from({ length: processes }, () => fork(process.argv[1], [name, 'consume', jobs, batch, 1, groups]))
+  if (seconds < Infinity) setTimeout(stop, seconds * 1000 + 30000).unref() // also where no job runs at all
   await Promise.all(children.map((child) => new Promise((resolve, reject) => {
     child.on('message', (m) => {
       began = Math.min(began, m.began)
       ended = Math.max(ended, m.ended)
       done += m.ran
-      if (done >= jobs && !stopping) {
-        stopping = true
-        for (const c of children) c.send('stop')
-      }
+      if (done >= jobs || ended - began > seconds * 1000) stop()
     })
     child.on('exit', (code) => code === 0 ? resolve() : reject(new Error(`a ${name} process ended with ${code}`)))
   })))
-  console.log((done * 1000 / (ended - began)).toFixed(1))
+  console.log((done > 1 ? done * 1000 / (ended - began) : 0).toFixed(1))
 }
 
 async function consume(peer, batch) {
@@ -96,7 +110,6 @@ async function consume(peer, batch) {
   process.once('message', async () => { await stop(); process.exit(0) })
 }
 
-const [name, what, jobs, a, b] = process.argv.slice(2)
 const peer = peers[name]
 if (what === 'enqueue') await enqueue(peer, +jobs, +a, +b)
 else if (what === 'burn') await burn(name, +jobs, +a, +b)

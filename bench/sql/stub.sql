@@ -1,7 +1,8 @@
 -- A server side that does nothing: pgwork's functions, over a migrated schema, without a table behind them. A claim answers
 -- with as many ready-made jobs as were asked for, and whatever is said of them is right. What is left is the client.
 CREATE OR REPLACE FUNCTION pgwork.claim_batch(queues text[], n integer, holder text, lease_ms bigint DEFAULT NULL,
-    done_ids bigint[] DEFAULT NULL, done_tokens uuid[] DEFAULT NULL, apart boolean DEFAULT false)
+    done_ids bigint[] DEFAULT NULL, done_tokens uuid[] DEFAULT NULL, apart boolean DEFAULT false,
+    in_order boolean DEFAULT false)
 RETURNS SETOF pgwork.claimed_batch
 LANGUAGE sql STABLE AS $$
     SELECT queues[1], NULL::bigint, '01234567-89ab-cdef-0123-456789abcdef'::uuid, 1, 20, 0, '', NULL::jsonb, NULL::bytea, NULL::text[], now(),

@@ -456,6 +456,18 @@ void cli_go_on(const cli *c, int count, int limit, int64_t last)
 
 /* -- small things --------------------------------------------------------------------------- */
 
+int cli_rate(const char *text, int *n, bool *none)
+{
+    int64_t number;
+    if (none) *none = strcmp(text, "none") == 0;
+    if (none && *none) return CLI_DONE;
+    if (!text_to_int(&number, text) || number < 1 || number > CLI_RATE_MAX)
+        return cli_fail(CLI_USAGE, NULL, "\"%s\" is not the number of a rate: expected 1..%d%s",
+                        text, CLI_RATE_MAX, none ? ", or none" : "");
+    *n = (int)number;
+    return CLI_DONE;
+}
+
 int cli_id(int64_t *id, const char *text)
 {
     if (text_to_int(id, text) && *id > 0) return CLI_DONE;

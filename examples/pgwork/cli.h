@@ -80,6 +80,15 @@ int cli_each(cli *c, char *const *names, int n, pgw_status (*apply)(pgw *, const
 
 /** The limit for an option whose 0 means all. */
 int64_t cli_limit(int64_t n);
+/** Reads the N of a rate. @p none: it may be the word "none". And the options that belong to it. */
+int cli_rate(const char *text, int *n, bool *none);
+#define CLI_RATE_MAX 1000000
+/* clang-format off */
+#define CLI_RATE_OPTS(o)                                                                         \
+    {0, "per", "TIME", "N in so long (1s)", .ms = &(o).per_ms, .min = 1, .max = CLI_YEAR},       \
+    {0, "burst", "N", "at most N at once (as many as per TIME)", .number = &(o).burst, .min = 1, \
+     .max = CLI_RATE_MAX}
+/* clang-format on */
 /** Reads the value of --state. NULL changes nothing. */
 int cli_state(const cli *c, const char *text, const char *allowed, pgw_state *state);
 /** Returns whether queue @p name exists, and prints a message if not. */

@@ -9,6 +9,7 @@
 #include "opts.h"
 #include "out.h"
 #include "signals.h"
+#include "text.h"
 
 /* Prints a line of columns. A column must not contain a tab, or be empty, because shells read
  * several tabs as one. So kinds are escaped. JSON text never contains a tab. */
@@ -53,10 +54,13 @@ int cmd_claim(cli *c, int argc, char **argv)
         {0, "lease", "TIME", "lease of jobs that have none (that of the queue)", .ms = &o.lease_ms,
          .min = 100, .max = 86400000},
         {0, "wait", "TIME", "wait up to TIME for the first job (0)", .ms = &o.wait_ms},
+        {0, "in-order", NULL, "from the first QUEUE that has jobs, whatever their priorities",
+         .flag = &o.in_order},
         {0, "holder", "NAME", "name of the holder (host:pid)", .text = &o.holder},
         {.name = NULL}};
     static const usage use = {
-        .synopsis = "claim QUEUE... [-n N] [--lease TIME] [--wait TIME] [--holder NAME]",
+        .synopsis = "claim QUEUE... [-n N] [--lease TIME] [--wait TIME] [--in-order] "
+                    "[--holder NAME]",
         .about = "Claims jobs, the lowest priority number first, then the oldest. Prints one line\n"
                  "for each: id, token, queue, attempt, kind (- for none) and payload, with tabs\n"
                  "between. Finish each with complete, fail, snooze or release before its lease\n"
@@ -82,6 +86,12 @@ int cmd_claim(cli *c, int argc, char **argv)
     o.queues_count = (size_t)a.count;
     pgw_batch *b;
     pgw_status st = pgw_claim(c->h, &o, &b);
+    if (st == PGW_OUTCOME_EMPTY && pgw_gated_ms(c->h) >= 0) {
+        char age[TEXT_AGE];
+        cli_say(c, "jobs wait for a rate, which lets the next one pass in %s",
+                text_age(age, pgw_gated_ms(c->h)));
+        return CLI_NOTHING;
+    }
     if (st == PGW_OUTCOME_EMPTY) {
         for (int i = 0; i < a.count; i++) cli_say_why(c, a.at[i]);
         return CLI_NOTHING;

@@ -42,6 +42,7 @@ static void cron_out(const pgw_cron_info *s)
     out_text(&o, "kind", s->kind);
     out_json(&o, "payload", s->payload);
     out_text(&o, "key", s->key);
+    out_text(&o, "group", s->group);
     out_int(&o, "priority", s->priority);
     out_text(&o, "misfire", cron_misfires[s->misfire]);
     out_int(&o, "misfire_max", s->misfire_max);

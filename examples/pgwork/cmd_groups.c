@@ -23,6 +23,7 @@ static const char *groups_state(const pgw_group_info *g)
 {
     if (g->held_until_us != 0) return "held";
     if (g->blocked_by != 0) return "blocked";
+    if (g->next_us != 0) return "rate";
     if (g->admitted >= g->limit) return g->gated > 0 ? "full" : "open";
     return "open";
 }
@@ -45,6 +46,8 @@ static int groups_each(const pgw_group_info *g, void *arg)
         if (g->blocked_by != 0) out_int(&o, "blocked_by", g->blocked_by);
         if (g->next_id != 0) out_int(&o, "next_id", g->next_id);
         if (g->next_id != 0) out_time(&o, "next_since", g->next_since_us);
+        out_rate(&o, g->rate);
+        if (g->next_us != 0) out_time(&o, "next_at", g->next_us);
         out_end(&o);
         return 0;
     }
@@ -59,6 +62,7 @@ static int groups_each(const pgw_group_info *g, void *arg)
         table_int(&l->rows, g->blocked_by);
     else
         table_text(&l->rows, "-");
+    table_rate(&l->rows, g->rate);
     return 0;
 }
 
@@ -70,14 +74,16 @@ static int groups_list(cli *c, int argc, char **argv)
     static const usage use = {
         .synopsis = "groups list QUEUE [GROUP] [--at-most N]",
         .about = "Lists the groups of a queue that have jobs or settings. STATE is open, full "
-                 "(the limit is\nreached), held, or blocked by the job in BLOCKED-BY.",
+                 "(the limit is\nreached), held, blocked by the job in BLOCKED-BY, or rate (its "
+                 "next job "
+                 "waits for its rate).",
         .more = "GATED, ADMITTED and LEASED count up to 1000. Ends with 1 when there are none.",
         .min = 1,
         .max = 2,
         .missing = "QUEUE",
     };
-    static const char *const headings[] = {"GROUP",   "STATE",  "GATED>", "ADMITTED>",
-                                           "LEASED>", "LIMIT>", "RETRY",  "BLOCKED-BY>"};
+    static const char *const headings[] = {"GROUP",  "STATE", "GATED>",      "ADMITTED>", "LEASED>",
+                                           "LIMIT>", "RETRY", "BLOCKED-BY>", "RATE"};
     args a;
     int code = opts_parse(c, &a, &use, opts, argc, argv);
     if (code != OPTS_GO) return code;
@@ -98,16 +104,22 @@ static int groups_list(cli *c, int argc, char **argv)
 static int groups_set(cli *c, int argc, char **argv)
 {
     pgw_group_opts g = PGW_GROUP_OPTS_INIT;
-    const char *retry = NULL;
+    pgw_rate_opts r = PGW_RATE_OPTS_INIT;
+    const char *retry = NULL, *rate = NULL;
+    bool none = false;
+    r.per_ms = PGW_DEFAULT;
     const opt opts[] = {{0, "limit", "N", "at most N admitted jobs, 1 to 10000", .number = &g.limit,
                          .min = 1, .max = 10000},
                         {0, "retry", "hold|pass|block", "retry policy, see below", .text = &retry},
+                        {0, "rate", "N|none", "at most N starts of jobs per TIME", .text = &rate},
+                        CLI_RATE_OPTS(r),
                         {.name = NULL}};
     static const usage use = {
-        .synopsis = "groups set QUEUE [GROUP] [--limit N] [--retry hold|pass|block]",
-        .about = "Sets the limit and the retry policy of a group. Without GROUP it sets those of "
-                 "all groups of\nthe queue that have none of their own. A new queue has limit 1 "
-                 "and policy hold.",
+        .synopsis = "groups set QUEUE [GROUP] [--limit N] [--retry hold|pass|block]\n"
+                    "groups set QUEUE [GROUP] --rate N|none [--per TIME] [--burst N]",
+        .about = "Sets the limit, the retry policy and the rate of a group. Without GROUP it sets "
+                 "those of all\ngroups of the queue that have none of their own. A new queue has "
+                 "limit 1, policy hold, and\nno rate.",
         .more = "  hold    a job that waits for a retry keeps its place\n"
                 "  pass    it gives up its place, and other jobs of the group run first\n"
                 "  block   as hold; a dead letter stops the group until it is redriven or purged",
@@ -123,9 +135,15 @@ static int groups_set(cli *c, int argc, char **argv)
     if (retry != NULL && g.retry == PGW_GROUP_RETRY_DEFAULT)
         return cli_fail(CLI_USAGE, NULL, "%s: --retry is \"%s\": expected hold, pass or block",
                         c->command, retry);
+    if (rate == NULL && (r.burst != PGW_DEFAULT || r.per_ms != PGW_DEFAULT))
+        return cli_fail(CLI_USAGE, NULL, "%s: --per and --burst are for --rate", c->command);
+    if (rate != NULL && (code = cli_rate(rate, &r.n, &none)) != CLI_DONE) return code;
     if ((code = cli_open(c, false)) != CLI_DONE) return code;
-    return pgw_group_set(c->h, a.at[0], a.count > 1 ? a.at[1] : NULL, &g) < 0 ? cli_fail_at(c->h)
-                                                                              : CLI_DONE;
+    if (r.per_ms == PGW_DEFAULT) r.per_ms = 1000;
+    const char *group = a.count > 1 ? a.at[1] : NULL;
+    pgw_status st = pgw_group_set(c->h, a.at[0], group, &g);
+    if (st == PGW_OK && rate != NULL) st = pgw_group_rate(c->h, a.at[0], group, none ? NULL : &r);
+    return st < 0 ? cli_fail_at(c->h) : CLI_DONE;
 }
 
 static const opt groups_no_options[] = {{.name = NULL}};
@@ -216,10 +234,11 @@ int cmd_groups(cli *c, int argc, char **argv)
     static const usage use = {
         .synopsis = "groups list QUEUE [GROUP] [--at-most N]\n"
                     "groups set QUEUE [GROUP] [--limit N] [--retry hold|pass|block]\n"
+                    "groups set QUEUE [GROUP] --rate N|none [--per TIME] [--burst N]\n"
                     "groups reset|unblock|purge QUEUE GROUP\ngroups hold QUEUE GROUP [--for TIME]",
         .about = "Manages groups of jobs. A job gets its group from `pgwork enqueue --group`.\n\n"
                  "  list      list groups, with their counts and the jobs that block them\n"
-                 "  set       set the limit and the retry policy\n"
+                 "  set       set the limit, the retry policy and the rate\n"
                  "  reset     remove the settings of a group\n"
                  "  hold      admit no job of a group for a time\n"
                  "  unblock   end a hold or a block\n"

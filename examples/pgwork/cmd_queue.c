@@ -40,6 +40,12 @@ static int queue_each(const pgw_queue_info *q, void *arg)
         out_bool(&o, "draining", q->draining);
         out_time(&o, "held_until", q->held_until_us);
         out_text(&o, "hold_reason", q->hold_reason);
+        if (q->limit == PGW_UNLIMITED)
+            out_json(&o, "limit", NULL);
+        else
+            out_int(&o, "limit", q->limit);
+        out_rate(&o, q->rate);
+        out_time(&o, "next_at", q->next_us);
         queue_out_depth(&o, q->depth);
         out_int(&o, "lease_ms", q->opts->lease_ms);
         out_int(&o, "max_attempts", q->opts->max_attempts);
@@ -69,6 +75,11 @@ static int queue_each(const pgw_queue_info *q, void *arg)
         table_int(&l->rows, q->opts->max_attempts);
     }
     table_age(&l->rows, q->opts->retention_ms ? q->opts->retention_ms : -1);
+    if (q->limit == PGW_UNLIMITED)
+        table_text(&l->rows, NULL);
+    else
+        table_int(&l->rows, q->limit);
+    table_rate(&l->rows, q->rate);
     return 0;
 }
 
@@ -81,12 +92,12 @@ static int queue_list(cli *c, int argc, char **argv)
         .synopsis = "queue list [--at-most N]",
         .about = "Lists all queues with their counts and settings. STATE is open, paused (no\n"
                  "claims), held until a time (no claims until then), draining (no enqueues) or\n"
-                 "closed (neither).",
+                 "closed (neither). LIMIT and RATE are those of `queue limit` and `queue rate`.",
         .more = "Ends with 1 when there are none.",
     };
-    static const char *const headings[] = {"QUEUE",    "STATE",     "READY>",    "LEASED>",
-                                           "DELAYED>", "GATED>",    "DEAD>",     "OLDEST>",
-                                           "LEASE>",   "ATTEMPTS>", "RETENTION>"};
+    static const char *const headings[] = {
+        "QUEUE",   "STATE",  "READY>",    "LEASED>",    "DELAYED>", "GATED>", "DEAD>",
+        "OLDEST>", "LEASE>", "ATTEMPTS>", "RETENTION>", "LIMIT>",   "RATE"};
     args a;
     int code = opts_parse(c, &a, &use, opts, argc, argv);
     if (code != OPTS_GO) return code;
@@ -288,6 +299,28 @@ static int queue_limit(cli *c, int argc, char **argv)
     return pgw_queue_limit(c->h, a.at[0], (int)limit) < 0 ? cli_fail_at(c->h) : CLI_DONE;
 }
 
+static int queue_rate(cli *c, int argc, char **argv)
+{
+    pgw_rate_opts o = PGW_RATE_OPTS_INIT;
+    bool none;
+    const opt opts[] = {CLI_RATE_OPTS(o), {.name = NULL}};
+    static const usage use = {
+        .synopsis = "queue rate NAME N|none [--per TIME] [--burst N]",
+        .about =
+            "At most N jobs of the queue are started per TIME, over all workers. none removes\n"
+            "the rate.",
+        .min = 2,
+        .max = 2,
+        .missing = "NAME and N",
+    };
+    args a;
+    int code = opts_parse(c, &a, &use, opts, argc, argv);
+    if (code != OPTS_GO) return code;
+    if ((code = cli_rate(a.at[1], &o.n, &none)) != CLI_DONE) return code;
+    if ((code = cli_open(c, false)) != CLI_DONE) return code;
+    return pgw_queue_rate(c->h, a.at[0], none ? NULL : &o) < 0 ? cli_fail_at(c->h) : CLI_DONE;
+}
+
 static int queue_report_deleted(const cli *c, pgw_status st, int64_t deleted)
 {
     int code = st < 0 ? signals_failed(c, st) : CLI_DONE;
@@ -390,19 +423,20 @@ static int queue_depth(cli *c, int argc, char **argv)
 
 int cmd_queue(cli *c, int argc, char **argv)
 {
-    static const verb verbs[] = {
-        {"list", "", queue_list},   {"create", "", queue_create}, {"set", "", queue_set},
-        {"pause", "", queue_pause}, {"resume", "", queue_resume}, {"drain", "", queue_drain},
-        {"hold", "", queue_hold},   {"unhold", "", queue_unhold}, {"purge", "", queue_purge},
-        {"drop", "", queue_drop},   {"depth", "", queue_depth},   {"limit", "", queue_limit},
-        {NULL, NULL, NULL}};
+    static const verb verbs[] = {{"list", "", queue_list},     {"create", "", queue_create},
+                                 {"set", "", queue_set},       {"pause", "", queue_pause},
+                                 {"resume", "", queue_resume}, {"drain", "", queue_drain},
+                                 {"hold", "", queue_hold},     {"unhold", "", queue_unhold},
+                                 {"purge", "", queue_purge},   {"drop", "", queue_drop},
+                                 {"depth", "", queue_depth},   {"limit", "", queue_limit},
+                                 {"rate", "", queue_rate},     {NULL, NULL, NULL}};
     static const usage use = {
         .synopsis = "queue list [--at-most N]\nqueue create|set NAME [OPTIONS]\n"
                     "queue pause|resume|drain|unhold NAME...\n"
                     "queue hold NAME --for TIME|--until WHEN [--reason TEXT]\nqueue purge NAME "
                     "[--state STATE]\n"
                     "queue drop NAME [--force]\nqueue depth NAME [--at-most N]\n"
-                    "queue limit NAME N|none",
+                    "queue limit NAME N|none\nqueue rate NAME N|none [--per TIME] [--burst N]",
         .about = "Manages queues. The first enqueue creates a queue, and so does `create`.\n"
                  "\n"
                  "  list      list all queues with their counts and settings\n"
@@ -416,10 +450,11 @@ int cmd_queue(cli *c, int argc, char **argv)
                  "  purge     delete jobs of one state\n"
                  "  drop      remove a queue\n"
                  "  depth     count the jobs of one queue\n"
-                 "  limit     limit how many of its jobs are leased at a time",
+                 "  limit     limit how many of its jobs are leased at a time\n"
+                 "  rate      limit how many of its jobs are started per second, or per hour",
         .more = "Options of a verb: `pgwork queue create --help`.",
-        .missing =
-            "list, create, set, pause, resume, hold, unhold, drain, purge, drop, depth or limit",
+        .missing = "list, create, set, pause, resume, hold, unhold, drain, purge, drop, depth, "
+                   "limit or rate",
     };
     return opts_dispatch(c, &use, verbs, NULL, argc, argv);
 }

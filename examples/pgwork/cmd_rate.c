@@ -10,18 +10,12 @@
 #include "signals.h"
 #include "text.h"
 
-#define RATE_MAX   1000000
 #define RATE_GRACE 5000 /* ms between TERM and KILL, as for sem and lock */
 
 static int rate_set(cli *c, int argc, char **argv)
 {
     pgw_rate_opts o = PGW_RATE_OPTS_INIT;
-    int64_t n;
-    const opt opts[] = {
-        {0, "per", "TIME", "the period (1s)", .ms = &o.per_ms, .min = 1, .max = CLI_YEAR},
-        {0, "burst", "N", "takes at once after a pause (the N of the rate)", .number = &o.burst,
-         .min = 1, .max = RATE_MAX},
-        {.name = NULL}};
+    const opt opts[] = {CLI_RATE_OPTS(o), {.name = NULL}};
     static const usage use = {
         .synopsis = "rate set NAME N [--per TIME] [--burst N]",
         .about = "Creates a rate, or changes it: at most N takes per TIME.",
@@ -32,12 +26,8 @@ static int rate_set(cli *c, int argc, char **argv)
     args a;
     int code = opts_parse(c, &a, &use, opts, argc, argv);
     if (code != OPTS_GO) return code;
-    if (!text_to_int(&n, a.at[1]) || n < 1 || n > RATE_MAX) {
-        return cli_fail(CLI_USAGE, NULL, "\"%s\" is not a number of takes: expected 1..%d", a.at[1],
-                        RATE_MAX);
-    }
+    if ((code = cli_rate(a.at[1], &o.n, NULL)) != CLI_DONE) return code;
     if ((code = cli_open(c, false)) != CLI_DONE) return code;
-    o.n = (int)n;
     return pgw_rate_set(c->h, a.at[0], &o) < 0 ? cli_fail_at(c->h) : CLI_DONE;
 }
 
@@ -69,7 +59,7 @@ typedef struct take {
 /* clang-format off */
 #define RATE_TAKE_OPTS(t)                                                                  \
     {'c', "count", "N", "take N, all or none (1)", .number = &(t).o.n, .min = 1,             \
-     .max = RATE_MAX},                                                                     \
+     .max = CLI_RATE_MAX},                                                                 \
     {'w', "wait", "TIME", "wait up to TIME (no limit)", .ms = &(t).o.timeout_ms,              \
      .max = GUARD_WAIT_MAX},                                                               \
     {'n', "no-wait", NULL, "do not wait", .flag = &(t).no_wait},                           \

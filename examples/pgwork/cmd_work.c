@@ -576,8 +576,14 @@ typedef struct work_given {
     int64_t lease_ms, timeout_ms, max;
     int threads;
     const char *holder, *pass;
-    bool once, until_empty;
+    bool once, until_empty, fair;
 } work_given;
+
+static int work_switch_on(cli *c, const char *name, bool wanted)
+{
+    if (!wanted || pgw_conf_set(c->conf, name, "on") == PGW_OK) return CLI_DONE;
+    return cli_fail(CLI_OTHER, NULL, "%s", pgw_conf_error(c->conf));
+}
 
 static int work_configure(cli *c, const work_given *g, int64_t grace_ms)
 {
@@ -598,10 +604,9 @@ static int work_configure(cli *c, const work_given *g, int64_t grace_ms)
     }
     if ((code = work_set_threads(c, g->threads)) != CLI_DONE) return code;
     if ((code = work_set_grace(c, grace_ms)) != CLI_DONE) return code;
-    if ((g->until_empty || g->once) &&
-        pgw_conf_set(c->conf, "worker.until_empty", "on") != PGW_OK) {
-        return cli_fail(CLI_OTHER, NULL, "%s", pgw_conf_error(c->conf));
-    }
+    code = work_switch_on(c, "worker.until_empty", g->until_empty || g->once);
+    if (code == CLI_DONE) code = work_switch_on(c, "worker.fair", g->fair);
+    if (code != CLI_DONE) return code;
     return work_set_holder(c->conf, g->holder);
 }
 
@@ -633,6 +638,7 @@ int cmd_work(cli *c, int argc, char **argv)
         {'n', "max", "N", "end after N jobs", .big = &g.max, .min = 1, .max = INT64_MAX},
         {0, "once", NULL, "run one job if there is one, then end", .flag = &g.once},
         {0, "until-empty", NULL, "end when nothing can be claimed now", .flag = &g.until_empty},
+        {0, "fair", NULL, "the queues take turns, however old their jobs are", .flag = &g.fair},
         {0, "lease", "TIME", "lease of jobs that have none (that of the queue)", .ms = &g.lease_ms,
          .min = 100, .max = CLI_DAY},
         {0, "timeout", "TIME", "stop a command that takes longer (0: no limit)",

@@ -171,6 +171,19 @@ void out_base64(out *o, const char *name, const void *bytes, size_t n)
     buf_puts(&o->line, "\"");
 }
 
+void out_rate(out *o, const pgw_rate_opts *rate)
+{
+    if (rate) {
+        out_int(o, "rate_n", rate->n);
+        out_int(o, "rate_per_ms", rate->per_ms);
+        out_int(o, "rate_burst", rate->burst);
+    } else {
+        out_json(o, "rate_n", NULL);
+        out_json(o, "rate_per_ms", NULL);
+        out_json(o, "rate_burst", NULL);
+    }
+}
+
 void out_end(out *o)
 {
     buf_puts(&o->line, "}\n");
@@ -280,6 +293,16 @@ void table_age(table *t, int64_t ms)
 {
     char age[TEXT_AGE];
     table_text(t, ms < 0 ? NULL : text_age(age, ms));
+}
+
+void table_rate(table *t, const pgw_rate_opts *rate)
+{
+    char age[TEXT_AGE], text[TEXT_AGE + 48];
+    int used = 0;
+    if (rate) used = snprintf(text, sizeof text, "%d/%s", rate->n, text_age(age, rate->per_ms));
+    if (rate && rate->burst != rate->n)
+        snprintf(text + used, sizeof text - (size_t)used, ", burst %d", rate->burst);
+    table_text(t, rate ? text : NULL);
 }
 
 /* The width on a terminal: a Chinese character has two columns, a combining accent none. */

@@ -38,6 +38,8 @@ void out_bool(out *o, const char *name, bool value);
 void out_time(out *o, const char *name, int64_t us); /* 0: null */
 void out_json(out *o, const char *name, const char *json);
 void out_base64(out *o, const char *name, const void *bytes, size_t n); /* NULL: null */
+/** The members rate_n, rate_per_ms and rate_burst; NULL: null. */
+void out_rate(out *o, const pgw_rate_opts *rate);
 void out_end(out *o);
 void out_number(const char *name, int64_t value); /* an object of one member */
 
@@ -55,7 +57,8 @@ typedef struct table {
 void table_begin(table *t, const char *const *headings, size_t columns);
 void table_text(table *t, const char *value); /* NULL and "" show as "-" */
 void table_int(table *t, int64_t value);
-void table_age(table *t, int64_t ms); /* negative: "-" */
+void table_age(table *t, int64_t ms);                 /* negative: "-" */
+void table_rate(table *t, const pgw_rate_opts *rate); /* such as 10/1s, burst 5; NULL: "-" */
 /** Prints the table, if it has rows, and frees it. */
 void table_end(table *t);
 

@@ -113,7 +113,7 @@ typedef struct pgw_bulk_opts {
     pgw_bulk_verb verb;
     const pgw_filter *filter; /* with a queue */
     bool dry_run;             /* only count */
-    int64_t limit;            /* at most, the oldest first; PGW_UNLIMITED: all */
+    int64_t limit;            /* at most this many, the oldest first; PGW_UNLIMITED: all */
     const char *to;           /* the target queue */
     int priority;             /* 0 .. 9 */
     int64_t run_at_us;        /* as in pgw_reschedule() */

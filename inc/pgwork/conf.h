@@ -66,7 +66,8 @@ typedef struct pgw_conf pgw_conf; /* copied by each function that takes it */
 #define PGW_CONF_BOOL_MAP(XX) \
     XX(SCHEMA_CHECK, 0, "schema.check") \
     XX(NOTIFY, 1, "notify") \
-    XX(WORKER_UNTIL_EMPTY, 2, "worker.until_empty")
+    XX(WORKER_UNTIL_EMPTY, 2, "worker.until_empty") \
+    XX(WORKER_FAIR, 3, "worker.fair")
 #define PGW_CONF_TEXT_MAP(XX) \
     XX(DSN, 0, "dsn") \
     XX(SCHEMA, 1, "schema") \

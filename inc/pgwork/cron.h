@@ -50,9 +50,10 @@ typedef struct pgw_cron_opts {
                           * and WET are refused: to the server they are abbreviations without summer time */
     const char *queue;   /* a tick is a job in this queue; NULL: a node holds it */
     const pgw_job_spec *job;  /* the job; without a queue: kind, payload and body for the node; NULL: none. It must not set
-                          * run_at_us, delay_ms, group, expires_us (use ttl_ms), meta or op. With a key, no tick adds
-                          * a job while an earlier one is unfinished: the scope is PGW_KEY_SCOPE_UNFINISHED, the
-                          * policy PGW_KEY_POLICY_SKIP. Up to 30 tags */
+                          * run_at_us, delay_ms, expires_us (use ttl_ms), meta or op. With a key, no tick adds a job
+                          * while an earlier one is unfinished: the scope is PGW_KEY_SCOPE_UNFINISHED, the policy
+                          * PGW_KEY_POLICY_SKIP. With a group, which needs a queue, the jobs run one after the other.
+                          * Up to 30 tags */
     pgw_misfire misfire;
     int misfire_max;     /* 1 .. 1000 */
     int64_t grace_ms;    /* up to a day: a tick that is later counts as missed; at least 1000 with
@@ -217,6 +218,7 @@ typedef struct pgw_cron_info {
     const char *error;          /* why it does not run, such as a drained queue, or that a tick was dropped and no later
                                  * one has succeeded; NULL: no error */
     int64_t error_us;
+    const char *group;          /* of its jobs; or NULL */
 } pgw_cron_info;
 /* clang-format on */
 /**

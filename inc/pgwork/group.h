@@ -6,7 +6,7 @@
 #ifndef PGWORK_GROUP_H
 #define PGWORK_GROUP_H
 
-#include <pgwork/handle.h>
+#include <pgwork/rate.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -123,11 +123,14 @@ typedef struct pgw_group_info {
     int64_t gated, admitted, leased; /* jobs, each counted up to 1,000 */
     int limit;
     pgw_group_retry retry;
-    int64_t held_until_us; /* PGW_NONE: not held; INT64_MAX: until pgw_group_unblock() */
-    int64_t blocked_by;    /* a job that waits for a retry, or a dead letter; PGW_NONE */
-    int64_t next_id;       /* the job that is admitted next; PGW_NONE: none waits */
-    int64_t next_since_us; /* when that one was enqueued */
-} pgw_group_info;          /* borrowed until fn returns */
+    int64_t held_until_us;     /* PGW_NONE: not held; INT64_MAX: until pgw_group_unblock() */
+    int64_t blocked_by;        /* a job that waits for a retry, or a dead letter; PGW_NONE */
+    int64_t next_id;           /* the job that is admitted next; PGW_NONE: none waits */
+    int64_t next_since_us;     /* when that one was enqueued */
+    const pgw_rate_opts *rate; /* NULL: none; see pgw_group_rate() */
+    int64_t
+        next_us;  /* server's clock: when the rate lets it pass; PGW_NONE: it waits for no rate */
+} pgw_group_info; /* borrowed until fn returns */
 typedef struct pgw_groups_opts {
     size_t struct_size;
     const char *group; /* only this one; NULL: all */

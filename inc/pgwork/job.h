@@ -107,7 +107,7 @@ typedef enum pgw_key_policy {
                              * PGW_OUTCOME_REPLACED; if that job runs: PGW_OUTCOME_EXISTS */
     PGW_KEY_POLICY_ERROR,   /* fail: PGW_EEXISTS */
     PGW_KEY_POLICY_DELAY /* debounce: replace payload and time of the waiting job. It runs when no
-                          * enqueue has come for delay_ms, and at most key_period_ms after its
+                          * enqueue has come for delay_ms, and at most key_period_ms after the
                           * first one. A claim frees the key (PGW_KEY_SCOPE_READY). */
 } pgw_key_policy;
 /** What PGW_KEY_POLICY_REPLACE and PGW_KEY_POLICY_DELAY replace: any of these, combined by `|`. A
@@ -141,7 +141,8 @@ typedef struct pgw_job_spec {
     const char *group;        /* a group, which has a limit: see pgwork/group.h; 1 to 255 bytes; NULL: none */
     int64_t expires_us;       /* not started after this time, server's clock; PGW_NONE: never. See pgw_queue_opts.expired */
     const char *meta;         /* a JSON object that a claim returns, such as a trace context; NULL: none.
-                               * "timeout_ms" in it, 1 .. 2,592,000,000: the job's timeout in a worker */
+                               * "timeout_ms" in it, 1 .. 2,592,000,000: the job's timeout in a worker;
+                               * "rate_weight", 1 .. 1,000,000: what it takes from a rate, see rate.h */
     const char *op;           /* operation id, a UUID as text: with it the enqueue can be repeated; NULL: none. It is
                                * remembered for a day (setting `op_retention_ms`) */
     int64_t ttl_ms;           /* or: expires this long after it becomes ready, 1 ms to ten years, not together with
@@ -307,8 +308,9 @@ typedef struct pgw_claim_opts {
     int64_t lease_ms;    /* 100 .. 86,400,000; PGW_DEFAULT: that of the queue. A lease of the job overrides it */
     int64_t wait_ms;     /* longest wait for a first job; 0: none; PGW_UNLIMITED: until stopped */
     bool apart;           /* jobs will be finished one by one in long transactions */
+    bool in_order;        /* the first of the queues that has jobs is served first, whatever their priorities */
 } pgw_claim_opts;
-#define PGW_CLAIM_OPTS_INIT {sizeof(pgw_claim_opts), NULL, 0, 1, NULL, PGW_DEFAULT, 0, false}
+#define PGW_CLAIM_OPTS_INIT {sizeof(pgw_claim_opts), NULL, 0, 1, NULL, PGW_DEFAULT, 0, false, false}
 /* clang-format on */
 
 /**
@@ -316,7 +318,8 @@ typedef struct pgw_claim_opts {
  *
  * @param h      the handle
  * @param opts   names the queues; must not be NULL. The queue with the most urgent first job is
- *               served first.
+ *               served first; with opts->in_order, the first one in the list that has a ready job.
+ *               What it lacks comes from the others, in the same order.
  * @param batch  takes the jobs; the caller owns it (free with pgw_batch_free)
  * @returns
  * - PGW_OK
@@ -348,6 +351,20 @@ typedef struct pgw_claim_opts {
  *     }
  */
 PGW_API pgw_status pgw_claim(pgw *h, const pgw_claim_opts *opts, pgw_batch **batch);
+/**
+ * Returns when to repeat a claim that found nothing because jobs wait for a rate (pgwork/rate.h).
+ *
+ * @param h  the handle
+ * @returns in how many ms the rate lets a job pass; PGW_UNLIMITED: the last claim of @p h found
+ *   jobs, or none waits for a rate only
+ *
+ *     const char *queues[] = {"mail"};
+ *     pgw_claim_opts o = PGW_CLAIM_OPTS_INIT;
+ *     o.queues = queues, o.queues_count = 1;
+ *     if (pgw_claim(h, &o, &batch) == PGW_OUTCOME_EMPTY && pgw_gated_ms(h) >= 0)
+ *         printf("not empty: again in %" PRId64 " ms\n", pgw_gated_ms(h));
+ */
+PGW_API int64_t pgw_gated_ms(const pgw *h);
 
 /*
  * Finishing verbs. Each takes 1..10000 jobs of one queue with the tokens of their claims, each job

@@ -7,6 +7,7 @@
 #define PGWORK_QUEUE_H
 
 #include <pgwork/job.h>
+#include <pgwork/rate.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -68,8 +69,8 @@ PGW_API pgw_status pgw_queue_create(pgw *h, const char *queue, const pgw_queue_o
  */
 PGW_API pgw_status pgw_queue_set(pgw *h, const char *queue, const pgw_queue_opts *opts);
 /**
- * Pause: claims find no jobs (PGW_OUTCOME_EMPTY), enqueues work. Drain: enqueues are refused
- * (PGW_EPAUSED), claims work. Resume ends both. Running jobs are not affected.
+ * Pause: claims find no jobs (PGW_OUTCOME_EMPTY), enqueues go on. Drain: enqueues are refused
+ * (PGW_EPAUSED), claims go on. Resume ends both. Running jobs are not affected.
  *
  * @param h      the handle
  * @param queue  its name
@@ -178,7 +179,7 @@ PGW_API pgw_status pgw_queue_drop(pgw *h, const char *queue, bool force);
 
 typedef struct pgw_depth {
     size_t struct_size;
-    int64_t ready, leased, delayed, gated, dead, done; /* gated: wait for jobs of their group */
+    int64_t ready, leased, delayed, gated, dead, done; /* gated: wait for a limit or a rate */
     int64_t oldest_ms; /* how long the oldest ready job has waited (see below); 0: none */
 } pgw_depth;
 #define PGW_DEPTH_INIT                         \
@@ -210,8 +211,12 @@ typedef struct pgw_queue_info {
     bool paused, draining;
     const pgw_queue_opts *opts; /* every field has a value */
     const pgw_depth *depth;
-    int64_t held_until_us;   /* server's clock; 0: not held */
-    const char *hold_reason; /* NULL: none */
+    int64_t held_until_us;     /* server's clock; 0: not held */
+    const char *hold_reason;   /* NULL: none */
+    int limit;                 /* jobs that are leased at a time, at most; PGW_UNLIMITED: none */
+    const pgw_rate_opts *rate; /* NULL: none; see pgw_queue_rate() */
+    int64_t
+        next_us; /* server's clock: when the rate lets the next job pass; 0: none waits for it */
 } pgw_queue_info;
 typedef struct pgw_queues_opts {
     size_t struct_size;

@@ -63,6 +63,47 @@ PGW_API pgw_status pgw_rate_set(pgw *h, const char *name, const pgw_rate_opts *o
  */
 PGW_API pgw_status pgw_rate_drop(pgw *h, const char *name);
 
+/**
+ * Sets the rate of a queue: at most so many of its jobs are admitted in any period, over all
+ * workers. The others are gated, see pgwork/group.h. For operators.
+ *
+ * @param h      the handle
+ * @param queue  the queue
+ * @param opts   how many, and how often; NULL: no rate
+ * @returns
+ * - PGW_OK
+ * - PGW_EINVAL
+ * - PGW_ENOTFOUND
+ * @note A job takes 1, or the number "rate_weight" in its meta, 1..1000000. A weight above the
+ * burst counts as the burst. doc/rates.md says which jobs take again.
+ *
+ *     pgw_rate_opts o = PGW_RATE_OPTS_INIT;
+ *     o.n = 10; // 10 per second
+ *     st = pgw_queue_rate(h, "mail", &o);
+ *     if (st == PGW_OK) st = pgw_queue_rate(h, "mail", NULL); // no rate any more
+ */
+PGW_API pgw_status pgw_queue_rate(pgw *h, const char *queue, const pgw_rate_opts *opts);
+/**
+ * Sets the rate of a group, or of each group of a queue. For operators.
+ *
+ * @param h      the handle
+ * @param queue  the queue
+ * @param group  the group; NULL: each group of the queue that has no rate of its own
+ * @param opts   how many, and how often; NULL: no rate
+ * @returns
+ * - PGW_OK
+ * - PGW_EINVAL
+ * - PGW_ENOTFOUND
+ * @note pgw_group_reset() removes the rate that a group has of its own.
+ *
+ *     pgw_rate_opts o = PGW_RATE_OPTS_INIT;
+ *     o.n = 2;
+ *     st = pgw_group_rate(h, "mail", NULL, &o); // 2 per second for each customer
+ *     if (st == PGW_OK) st = pgw_group_rate(h, "mail", "customer-7", NULL); // but not for this one
+ */
+PGW_API pgw_status pgw_group_rate(pgw *h, const char *queue, const char *group,
+                                  const pgw_rate_opts *opts);
+
 typedef struct pgw_rate_take_opts {
     size_t struct_size;
     int n;              /* all or none; 1..the burst */

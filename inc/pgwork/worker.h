@@ -164,11 +164,11 @@ PGW_API pgw_status pgw_task_set_output(pgw_task *task, const char *json);
  * - PGW_OK
  * - PGW_EINVAL: NULL, not JSON, or too long
  * - PGW_ENOMEM
- * @note pgw_job_progress() of a listed job, `pgwork show` and `pgwork ls` show it. It stays when
- * the job is requeued. The last report is sent before any verdict except PGW_VERDICT_DONE and
- *   PGW_VERDICT_SETTLED. It may be missing after a crash or a lost lease: resume from any earlier
- *   one, too.
- * @note With `worker.concurrency` 0 it is sent only then.
+ * @note pgw_job_progress() of a listed job, `pgwork show` and `pgwork ls` show it. It stays if the
+ *   job is requeued. The last report is sent before any verdict except PGW_VERDICT_DONE and
+ *   PGW_VERDICT_SETTLED. It may be missing after a crash or a lost lease. So be ready to resume
+ *   from an earlier one.
+ * @note With `worker.concurrency` 0 it is sent only before such a verdict.
  *
  *     static pgw_verdict encode(pgw_task *task, void *arg)
  *     {
@@ -374,6 +374,8 @@ PGW_API pgw_status pgw_worker_handle(pgw_worker *w, const char *kind, pgw_handle
  *   `worker.stop_ms` loses its lease. A late verdict is still sent: the token decides. A verdict
  *   that the server answers with an error is sent again, alone, after some seconds; the third time
  *   it is sent as a failure. If that is refused, too, the lease expires.
+ * @note The worker claims first from the queue whose first job is most urgent, then from the one
+ *   with the oldest. With `worker.fair` the queues take turns, a claim each.
  * @note When the worker first finds nothing to do, it warns once about each queue that does not
  *   exist, because the name may be wrong (not with `worker.until_empty`). With the rights of
  *   pgwork_operator it also warns once about a queue that is paused, is held, or has only delayed

@@ -117,6 +117,8 @@ static const conf_row conf_rows[] = {
     INT_ROW("worker.flush_jobs", 1, 10000, "1000", "number of finished jobs that are reported at once"),
     INT_ROW("worker.stop_ms", 0, CONF_DAY, "10000",
         "how long to wait for handlers after the second request to stop"),
+    BOOL_ROW("worker.fair", "off",
+        "the queues of a worker take turns; off: the most urgent job comes first, then the oldest"),
     BOOL_ROW("worker.until_empty", "off", "end when nothing can be claimed"),
     INT_ROW("worker.max_jobs", 0, INT64_MAX, "0", "number of jobs after which the worker ends; 0: never"),
 

@@ -131,3 +131,13 @@ pgw_status pgw__ask_rows(pgw *h, const pgw__rows *rows, size_t expected)
              expected);
     return pgw__ask_misfit(h, message);
 }
+
+const pgw_rate_opts *pgw__ask_rate(pgw_rate_opts *rate, const pgw__rows *rows, int row, int col)
+{
+    *rate = (pgw_rate_opts)PGW_RATE_OPTS_INIT;
+    if (pgw__rows_null(rows, row, col)) return NULL;
+    rate->n = (int)pgw__rows_int(rows, row, col);
+    rate->per_ms = pgw__rows_int(rows, row, col + 1);
+    rate->burst = (int)pgw__rows_int(rows, row, col + 2);
+    return rate;
+}

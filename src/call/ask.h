@@ -26,5 +26,7 @@ pgw_status pgw__ask_by_ids(pgw *h, int64_t *number, int64_t most, pgw__sql sql,
 pgw_status pgw__ask_misfit(pgw *h, const char *what);
 /* PGW_OK if there are `n` rows, otherwise PGW_EPROTO. */
 pgw_status pgw__ask_rows(pgw *h, const pgw__rows *rows, size_t expected);
+/* A rate: n, per_ms and burst, from this column on. NULL: there is none. */
+const pgw_rate_opts *pgw__ask_rate(pgw_rate_opts *rate, const pgw__rows *rows, int row, int col);
 
 #endif

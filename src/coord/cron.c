@@ -117,10 +117,9 @@ static pgw_status cron_check_job(pgw *h, pgw_job_spec *mine, const pgw_job_spec 
     if (st == PGW_OK) st = pgw__check_int(h, "job->key_policy", mine->key_policy, 0, 0);
     if (st == PGW_OK) st = pgw__check_count(h, "job->tags_count", mine->tags_count, 0, 30);
     if (st == PGW_OK) st = pgw__check_int(h, "job->expires_us", mine->expires_us, 0, 0);
-    if (st == PGW_OK && (mine->group != NULL || mine->meta != NULL || mine->op != NULL))
+    if (st == PGW_OK && (mine->meta != NULL || mine->op != NULL))
         st = pgw__pq_reject(h, PGW_EINVAL,
-                            "argument `job` has a group, meta or op: expected NULL in a schedule",
-                            NULL);
+                            "argument `job` has meta or op: expected NULL in a schedule", NULL);
     return st;
 }
 
@@ -192,6 +191,7 @@ pgw_status pgw_cron_create(pgw *h, const char *schedule, const char *expression,
             P_INT8(o.jitter_ms),
             P_INT8(o.timeout_ms),
             P_INT8_OR_NULL(job.ttl_ms, job.ttl_ms == PGW_UNLIMITED),
+            P_TEXT(job.group),
             P_END,
         };
         const pgw__call call = {
@@ -309,6 +309,7 @@ static pgw_status cron_read_each(pgw *h, const pgw__rows *rows, void *ctx)
             .attempt = (int)pgw__rows_int(rows, row, 19),
             .error = pgw__rows_text(rows, row, 20, NULL),
             .error_us = pgw__rows_time_us(rows, row, 21),
+            .group = pgw__rows_text(rows, row, 22, NULL),
         };
 
         stop = in->fn(&info, in->arg);

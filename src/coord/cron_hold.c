@@ -149,7 +149,7 @@ static pgw_status hold_read_verdict(pgw *h, const pgw__rows *rows, void *ctx)
     return PGW_OK;
 }
 
-static pgw_status hold_tell(pgw *h, pgw__sql sql, const pgw__param *params, int64_t *until_us)
+static pgw_status hold_report(pgw *h, pgw__sql sql, const pgw__param *params, int64_t *until_us)
 {
     const hold_until_ctx ctx = {until_us};
     const pgw__call call = {
@@ -176,7 +176,7 @@ pgw_status pgw_cron_finish(pgw *h, pgw_token token, const char *error)
     {
         const pgw__param params[] = {P_UUID(bytes), P_TEXT(error != NULL ? cut : NULL), P_END};
 
-        return hold_tell(h, PGW__SQL_CRON_FINISH, params, NULL);
+        return hold_report(h, PGW__SQL_CRON_FINISH, params, NULL);
     }
 }
 
@@ -191,7 +191,7 @@ pgw_status pgw_cron_extend(pgw *h, pgw_token token, int64_t timeout_ms, int64_t 
     pgw__token_write(bytes, token);
     if (st == PGW_OK && timeout_ms != PGW_DEFAULT)
         st = pgw__check_int(h, "timeout_ms", timeout_ms, 100, HOLD_WEEK_MS);
-    return st == PGW_OK ? hold_tell(h, PGW__SQL_CRON_EXTEND, params, until_us) : st;
+    return st == PGW_OK ? hold_report(h, PGW__SQL_CRON_EXTEND, params, until_us) : st;
 }
 
 pgw_status pgw_cron_release(pgw *h, pgw_token token)
@@ -201,7 +201,7 @@ pgw_status pgw_cron_release(pgw *h, pgw_token token)
     const pgw_status st = pgw__check_handle(h);
 
     pgw__token_write(bytes, token);
-    return st == PGW_OK ? hold_tell(h, PGW__SQL_CRON_RELEASE, params, NULL) : st;
+    return st == PGW_OK ? hold_report(h, PGW__SQL_CRON_RELEASE, params, NULL) : st;
 }
 
 /* ---- reading ---- */

@@ -219,7 +219,7 @@ static void lock_settle(pgw *h, const char *name)
     if (pgw__pq_check_session(h) != PGW_OK) return;
     pgw__pq_keep_diagnostics(h, &diagnostics);
     if (pgw__ask_flag(h, &was_held, PGW__SQL_LOCK_FORGET, params, 0) != PGW_OK) pgw__pq_drop(h);
-    pgw__pq_tell(h, &diagnostics);
+    pgw__pq_report(h, &diagnostics);
 }
 
 /* The error came before the request or the grant. But a deferred trigger may raise any error after

@@ -18,16 +18,23 @@
 #define RATE_BUSY_MS     250 /* another session hangs within a take, or drops the rate */
 #define RATE_JITTER_MS   20  /* so that waiters do not all try at once */
 
+static pgw_status rate_opts_check(pgw *h, pgw_rate_opts *mine, const pgw_rate_opts *opts)
+{
+    pgw_status st = pgw__check_opts(h, "opts", mine, sizeof(*mine), opts);
+
+    if (st == PGW_OK) st = pgw__check_int(h, "opts->n", mine->n, 1, RATE_MAX);
+    if (st == PGW_OK) st = pgw__check_int(h, "opts->per_ms", mine->per_ms, 1, PGW__PERIOD_MAX_MS);
+    if (st == PGW_OK && mine->burst != PGW_DEFAULT)
+        st = pgw__check_int(h, "opts->burst", mine->burst, 1, RATE_MAX);
+    return st;
+}
+
 pgw_status pgw_rate_set(pgw *h, const char *name, const pgw_rate_opts *opts)
 {
     pgw_rate_opts o = PGW_RATE_OPTS_INIT;
     pgw_status st = pgw__check_any_name(h, "name", name);
 
-    if (st == PGW_OK) st = pgw__check_opts(h, "opts", &o, sizeof(o), opts);
-    if (st == PGW_OK) st = pgw__check_int(h, "opts->n", o.n, 1, RATE_MAX);
-    if (st == PGW_OK) st = pgw__check_int(h, "opts->per_ms", o.per_ms, 1, PGW__PERIOD_MAX_MS);
-    if (st == PGW_OK && o.burst != PGW_DEFAULT)
-        st = pgw__check_int(h, "opts->burst", o.burst, 1, RATE_MAX);
+    if (st == PGW_OK) st = rate_opts_check(h, &o, opts);
     if (st != PGW_OK) return st;
     {
         const pgw__param params[] = {P_TEXT(name), P_INT4(o.n), P_INT8(o.per_ms),
@@ -43,6 +50,45 @@ pgw_status pgw_rate_drop(pgw *h, const char *name)
     const pgw_status st = pgw__check_any_name(h, "name", name);
 
     return st == PGW_OK ? pgw__ask(h, PGW__SQL_RATE_DROP, params) : st;
+}
+
+/* ---- of queues and groups; without opts: none ---- */
+
+pgw_status pgw_queue_rate(pgw *h, const char *queue, const pgw_rate_opts *opts)
+{
+    const bool none = opts == NULL;
+    pgw_rate_opts o = PGW_RATE_OPTS_INIT;
+    pgw_status st = pgw__check_queue(h, queue);
+
+    if (st == PGW_OK) st = rate_opts_check(h, &o, opts);
+    if (st != PGW_OK) return st;
+    {
+        const pgw__param params[] = {P_TEXT(queue), P_INT4_OR_NULL(o.n, none), P_INT8(o.per_ms),
+                                     P_INT4_OR_NULL(o.burst, o.burst == PGW_DEFAULT), P_END};
+
+        return pgw__ask(h, PGW__SQL_QUEUE_RATE, params);
+    }
+}
+
+pgw_status pgw_group_rate(pgw *h, const char *queue, const char *group, const pgw_rate_opts *opts)
+{
+    const bool none = opts == NULL;
+    pgw_rate_opts o = PGW_RATE_OPTS_INIT;
+    pgw_status st = pgw__check_queue(h, queue);
+
+    if (st == PGW_OK && group != NULL) st = pgw__check_name(h, "group", group, PGW__GROUP_MAX);
+    if (st == PGW_OK) st = rate_opts_check(h, &o, opts);
+    if (st != PGW_OK) return st;
+    {
+        const pgw__param params[] = {P_TEXT(queue),
+                                     P_TEXT(group),
+                                     P_INT4_OR_NULL(o.n, none),
+                                     P_INT8(o.per_ms),
+                                     P_INT4_OR_NULL(o.burst, o.burst == PGW_DEFAULT),
+                                     P_END};
+
+        return pgw__ask(h, PGW__SQL_GROUP_RATE, params);
+    }
 }
 
 /* ---- taking ---- */

@@ -158,7 +158,7 @@ static pgw_status sema_leave(sema_wait *w, pgw_status st)
         return st;
     pgw__pq_keep_diagnostics(w->h, &diagnostics);
     if (pgw__pq_call(w->h, &call) != PGW_OK) pgw__pq_drop(w->h);
-    pgw__pq_tell(w->h, &diagnostics);
+    pgw__pq_report(w->h, &diagnostics);
     return st;
 }
 
@@ -197,7 +197,7 @@ static void sema_unlisten(sema_wait *w)
     if (!sema_channel(w, channel)) return;
     pgw__pq_keep_diagnostics(w->h, &diagnostics);
     pgw__pq_unlisten(w->h, channel);
-    pgw__pq_tell(w->h, &diagnostics);
+    pgw__pq_report(w->h, &diagnostics);
 }
 
 /* A new session has to listen again, which the module pq sees to. */

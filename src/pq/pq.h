@@ -276,7 +276,7 @@ typedef struct pgw__diagnostics {
     char statement[64];
 } pgw__diagnostics;
 void pgw__pq_keep_diagnostics(const pgw *h, pgw__diagnostics *diagnostics);
-pgw_status pgw__pq_tell(pgw *h, const pgw__diagnostics *diagnostics); /* returns its status */
+pgw_status pgw__pq_report(pgw *h, const pgw__diagnostics *diagnostics); /* returns its status */
 /* "argument `max` is -1: expected 1..10000" -> PGW_EINVAL. value may be NULL ("is NULL"). */
 pgw_status pgw__pq_refuse(pgw *h, const char *argument, const char *value, const char *allowed);
 pgw_status pgw__pq_refuse_int(pgw *h, const char *argument, int64_t value, const char *allowed);
@@ -303,5 +303,8 @@ int64_t pgw__pq_server_time(const pgw *h);
 /* When the last statement left, by the monotonic clock: after the session was there. */
 int64_t pgw__pq_sent_us(const pgw *h);
 void pgw__pq_set_server_time(pgw *h, int64_t us);
+/* Of the last claim: in how many ms a rate lets a job pass; PGW_UNLIMITED: none waits for one. */
+int64_t pgw__pq_gated_ms(const pgw *h);
+void pgw__pq_set_gated_ms(pgw *h, int64_t ms);
 
 #endif

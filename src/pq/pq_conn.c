@@ -315,7 +315,7 @@ static void conn_notice(void *arg, const PGresult *res)
     memcpy(h->notice, sqlstate, 6);
 }
 
-static void conn_tell(pgw *h)
+static void conn_report(pgw *h)
 {
     const char *why = h->op.fault.message;
     const bool news = !h->owned && pgw__log_is_news(&h->told, why, pgw__clock_ms());
@@ -336,7 +336,7 @@ static void conn_failed(pgw *h)
         pgw__conn_start(h);
         return;
     }
-    conn_tell(h);
+    conn_report(h);
     pgw__conn_drop(h);
     h->plain = false;
     if (h->in_txn) { /* in another session the statement would commit by itself */
@@ -383,7 +383,7 @@ void pgw__conn_timed_out(pgw *h)
     if (pgw__conn_next_host(h)) {
         pgw__fault_set(&h->op.fault, PGW_ECONN, "a host did not answer within connect.timeout_ms",
                        NULL);
-        conn_tell(h);
+        conn_report(h);
         pgw__conn_start(h);
         return;
     }

@@ -329,7 +329,7 @@ void pgw__pq_keep_diagnostics(const pgw *h, pgw__diagnostics *diagnostics)
     memcpy(diagnostics->statement, h->statement, sizeof(diagnostics->statement));
 }
 
-pgw_status pgw__pq_tell(pgw *h, const pgw__diagnostics *diagnostics)
+pgw_status pgw__pq_report(pgw *h, const pgw__diagnostics *diagnostics)
 {
     h->armed = NULL;
     h->fault = diagnostics->fault;

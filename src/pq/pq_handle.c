@@ -24,6 +24,7 @@ static pgw *handle_new(const pgw_conf *conf)
     h->log = pgw__conf_log(h->conf);
     h->schema = pgw__conf_text(h->conf, "schema");
     h->grace_ms = PGW__GRACE_MS;
+    h->gated_ms = PGW_UNLIMITED;
     h->slot = (int)(pgw__random_u64() % 256);
     h->mark = pgw__random_u64();
     h->call_timeout_ms = pgw__conf_int(h->conf, "call.timeout_ms");
@@ -343,4 +344,14 @@ int64_t pgw__pq_sent_us(const pgw *h)
 void pgw__pq_set_server_time(pgw *h, int64_t us)
 {
     h->server_time = us;
+}
+
+int64_t pgw__pq_gated_ms(const pgw *h)
+{
+    return h->gated_ms;
+}
+
+void pgw__pq_set_gated_ms(pgw *h, int64_t ms)
+{
+    h->gated_ms = ms;
 }

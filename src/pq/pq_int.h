@@ -125,6 +125,7 @@ struct pgw {
     int silent_hosts; /* so many attempts in a row timed out, each at one of them ... */
     int next_host;    /* ... and the next one begins after the last of these */
     int64_t server_time;
+    int64_t gated_ms;
     int64_t sent_us; /* monotonic: the last statement left */
     uint64_t epoch;
     pgw__backoff backoff;

@@ -87,7 +87,7 @@ pgw_status pgw__pq_rollback(pgw *h)
         h->in_txn = false;
     }
     /* keep the diagnostics of the first failure */
-    pgw__pq_tell(h, &diagnostics);
+    pgw__pq_report(h, &diagnostics);
     return PGW_OK;
 }
 

@@ -103,6 +103,7 @@ static pgw_status group_read_each(pgw *h, const pgw__rows *rows, void *ctx)
 
     (void)h;
     for (int row = 0; row < count && stop == 0; row++) {
+        pgw_rate_opts rate;
         const pgw_group_info info = {
             .struct_size = sizeof(info),
             .group = pgw__rows_text(rows, row, 0, NULL),
@@ -115,6 +116,8 @@ static pgw_status group_read_each(pgw *h, const pgw__rows *rows, void *ctx)
             .blocked_by = pgw__rows_int(rows, row, 7),
             .next_id = pgw__rows_int(rows, row, 8),
             .next_since_us = pgw__rows_time_us(rows, row, 9),
+            .rate = pgw__ask_rate(&rate, rows, row, 10),
+            .next_us = pgw__rows_time_us(rows, row, 13),
         };
 
         stop = each->fn(&info, each->arg);

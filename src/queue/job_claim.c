@@ -8,7 +8,8 @@
 #include "call/ask.h"
 #include "call/check.h"
 
-#define CLAIM_KIND        6  /* column of the kind; of a refused completion: why */
+#define CLAIM_KIND        6 /* column of the kind; of a refused completion: why */
+#define CLAIM_LEASE_UNTIL 11
 #define CLAIM_SERVER_TIME 18 /* column, after those of the job */
 #define CLAIM_STARTED     19
 #define CLAIM_POSITION    20
@@ -51,16 +52,40 @@ bool pgw__batch_quarantined(const pgw_batch *batch)
     return batch->count == 1 && batch->jobs[0].quarantined != 0;
 }
 
+int64_t pgw_gated_ms(const pgw *h)
+{
+    return h != NULL ? pgw__pq_gated_ms(h) : PGW_UNLIMITED;
+}
+
+/* Rows without jobs say when a rate lets one pass. */
+static pgw_status claim_gated(pgw *h, const claim_ctx *ctx, const pgw__rows *rows, int first)
+{
+    int64_t soonest = INT64_MAX;
+
+    for (int row = first; row < pgw__rows_count(rows); row++) {
+        const int64_t us = pgw__rows_time_us(rows, row, CLAIM_LEASE_UNTIL) -
+                           pgw__rows_time_us(rows, row, CLAIM_SERVER_TIME);
+
+        if (us < soonest) soonest = us;
+    }
+    pgw__pq_set_gated_ms(h, soonest > 0 ? soonest / 1000 : 0);
+    pgw_batch_free(*ctx->batch);
+    *ctx->batch = NULL;
+    return PGW_OUTCOME_EMPTY;
+}
+
 /* The jobs of rows first .. end; a row may be several. */
 static pgw_status claim_read_jobs(pgw *h, const claim_ctx *ctx, const pgw__rows *rows, int first)
 {
     const int count = pgw__rows_count(rows) - first;
     pgw_status st;
 
+    pgw__pq_set_gated_ms(h, PGW_UNLIMITED);
     if (count == 0) return PGW_OUTCOME_EMPTY;
     st = pgw__job_batch(ctx->batch, rows, first, count, claim_columns);
     if (st == PGW_EPROTO) return pgw__ask_misfit(h, "a claim returned incomplete jobs");
     if (st != PGW_OK) return pgw__pq_fail(h, st, NULL, NULL);
+    if ((*ctx->batch)->count == 0) return claim_gated(h, ctx, rows, first);
     (*ctx->batch)->since_us = claim_since_us(h, rows, first);
     pgw__pq_set_server_time(h, pgw__rows_time_us(rows, first, CLAIM_SERVER_TIME));
     return pgw__job_deliver(h, ctx->batch, ctx->max, rows);
@@ -125,6 +150,7 @@ static pgw_status claim_once(pgw *h, pgw_batch **batch, const pgw_claim_opts *o)
         P_TEXT(o->holder),
         P_INT8_OR_NULL(o->lease_ms, o->lease_ms == PGW_DEFAULT),
         P_BOOL(o->apart),
+        P_BOOL(o->in_order),
         P_END,
     };
     const pgw__call call = {
@@ -199,8 +225,18 @@ static pgw_status claim_unregister(claim_wait *w, pgw_status st)
     pgw__pq_keep_diagnostics(w->h, &diagnostics);
     if (claim_waiter_call(w, PGW__SQL_JOB_AWAKE) != PGW_OK) pgw__pq_drop(w->h);
     if (pgw__pq_kept(w->h) != NULL) pgw__pq_unlisten_slot(w->h);
-    pgw__pq_tell(w->h, &diagnostics);
+    pgw__pq_report(w->h, &diagnostics);
     return st;
+}
+
+/* Before the next claim: until a rate lets a job pass, if that is sooner. */
+static int64_t claim_pause_ms(claim_wait *w, int64_t poll_ms)
+{
+    const int64_t pause = w->listen ? pgw__backoff_grow_ms(&w->recheck_ms, poll_ms)
+                                    : pgw__backoff_next_ms(&w->backoff);
+    const int64_t gated = pgw__pq_gated_ms(w->h);
+
+    return gated >= 0 && gated < pause ? gated + 1 : pause;
 }
 
 static pgw_status claim_waiting(claim_wait *w, pgw_batch **batch)
@@ -221,8 +257,7 @@ static pgw_status claim_waiting(claim_wait *w, pgw_batch **batch)
         } else {
             left = pgw__deadline_left_ms(deadline);
             if (left == 0) return PGW_OUTCOME_EMPTY;
-            pause = w->listen ? pgw__backoff_grow_ms(&w->recheck_ms, poll_ms)
-                              : pgw__backoff_next_ms(&w->backoff);
+            pause = claim_pause_ms(w, poll_ms);
             st = pgw__pq_wait(w->h, left >= 0 && left < pause ? left : pause, -1);
             if (st == PGW_ECANCELED)
                 pgw__pq_fail(w->h, st, "asked to stop while waiting for a job", NULL);

@@ -443,7 +443,7 @@ pgw_status pgw_load_add(pgw_load *load, const pgw_job_spec *job)
 
     if (load == NULL) return PGW_EINVAL;
     if (load->h == NULL) return PGW_ECONN; /* closed, and uncommitted jobs are lost */
-    if (load->failed != PGW_OK) return pgw__pq_tell(load->h, &load->diagnostics);
+    if (load->failed != PGW_OK) return pgw__pq_report(load->h, &load->diagnostics);
     st = pgw__check_unarmed(load->h, NULL);
     if (st != PGW_OK) return st;
     st = pgw__check_new(load->h, &j, job, -1, load->max_bytes);
@@ -491,7 +491,7 @@ static pgw_status load_close(pgw_load *l, bool keep)
         if (st != PGW_OK) load_fail(l, st);
     }
     if (!keep || l->failed != PGW_OK) load_undo(l);
-    if (l->failed != PGW_OK && keep) st = pgw__pq_tell(l->h, &l->diagnostics);
+    if (l->failed != PGW_OK && keep) st = pgw__pq_report(l->h, &l->diagnostics);
     return st;
 }
 

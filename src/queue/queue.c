@@ -235,7 +235,7 @@ static pgw_expired queue_expired_from(const char *word)
 }
 
 /* Columns: name, paused, draining, the settings and the depth in the order of their structs, the
- * hold. */
+ * hold, the limits. */
 static pgw_status queue_read_each(pgw *h, const pgw__rows *rows, void *ctx)
 {
     const queue_each *each = ctx;
@@ -247,6 +247,7 @@ static pgw_status queue_read_each(pgw *h, const pgw__rows *rows, void *ctx)
         pgw_queue_opts opts = PGW_QUEUE_OPTS_INIT;
         pgw_depth depth = PGW_DEPTH_INIT;
         pgw_queue_info info = {.struct_size = sizeof(info), .opts = &opts, .depth = &depth};
+        pgw_rate_opts rate;
 
         info.name = pgw__rows_text(rows, row, 0, NULL);
         info.paused = pgw__rows_int(rows, row, 1) != 0;
@@ -264,6 +265,10 @@ static pgw_status queue_read_each(pgw *h, const pgw__rows *rows, void *ctx)
         queue_depth_from(&depth, rows, row, 13);
         info.held_until_us = pgw__rows_null(rows, row, 20) ? 0 : pgw__rows_time_us(rows, row, 20);
         info.hold_reason = pgw__rows_text(rows, row, 21, NULL);
+        info.limit =
+            pgw__rows_null(rows, row, 22) ? PGW_UNLIMITED : (int)pgw__rows_int(rows, row, 22);
+        info.rate = pgw__ask_rate(&rate, rows, row, 23);
+        info.next_us = pgw__rows_time_us(rows, row, 26);
         stop = each->fn(&info, each->arg);
     }
     return count > 0 ? PGW_OK : PGW_OUTCOME_EMPTY;

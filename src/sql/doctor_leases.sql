@@ -8,7 +8,7 @@ WITH expired AS (
        AND j.lease_until < clock_timestamp() - q.lease_ms * interval '1 ms'
 )
 SELECT CASE WHEN n = 0 THEN 0
-            WHEN oldest > clock_timestamp() - interval '5 min' AND EXISTS (SELECT FROM pgwork.beats b WHERE b.role = 'reaper' AND b.at > clock_timestamp() - interval '30 s') THEN 1
+            WHEN oldest > clock_timestamp() - interval '5 min' AND EXISTS (SELECT FROM pgwork.heartbeats b WHERE b.role = 'reaper' AND b.at > clock_timestamp() - interval '30 s') THEN 1
             ELSE 2 END, 'expired leases',
        CASE WHEN n > 0 THEN format('expired leases that no reaper has requeued: %s, the oldest ended %s ago', n, date_trunc('second', clock_timestamp() - oldest))
             ELSE 'no lease is overdue' END,

@@ -4,7 +4,7 @@
 -- returns: grade int, check_name text, finding text, advice text
 WITH b AS (
     SELECT count(*) FILTER (WHERE at > clock_timestamp() - interval '30 s') AS alive, max(at) AS last
-      FROM pgwork.beats WHERE role = 'reaper' AND at <= clock_timestamp() -- later times were written before the clock was set back
+      FROM pgwork.heartbeats WHERE role = 'reaper' AND at <= clock_timestamp() -- later times were written before the clock was set back
 ), late AS (
     -- Queue by queue, and with now(), which is not volatile, an index skips the millions of jobs that may be delayed.
     SELECT coalesce(sum(l.n), 0) AS n, min(l.oldest) AS oldest

@@ -13,5 +13,5 @@ WITH h AS (
 SELECT greatest((extract(epoch FROM clock_timestamp() - (SELECT min(h.since) FROM h)) * 1000)::bigint, 0) AS horizon_ms,
        (SELECT max(h.xids) FROM h)::bigint AS horizon_xids,
        (SELECT greatest((extract(epoch FROM clock_timestamp() - t.at) * 1000)::bigint, 0) FROM pgwork.last_tick t WHERE t.at IS NOT NULL) AS reaper_ms,
-       (SELECT count(*) FROM pgwork.beats b WHERE b.role = 'reaper' AND b.at > clock_timestamp() - interval '30 s') AS reapers,
+       (SELECT count(*) FROM pgwork.heartbeats b WHERE b.role = 'reaper' AND b.at > clock_timestamp() - interval '30 s') AS reapers,
        (SELECT count(*) FROM (SELECT FROM pgwork.stuck_jobs LIMIT 1000) s) AS stuck

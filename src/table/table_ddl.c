@@ -264,7 +264,7 @@ pgw_status pgw_table_init(pgw *h, const pgw_table *t)
         pgw__pq_keep_diagnostics(h, &diagnostics);
         if (ddl_turn(h, t, PGW__SQL_TABLE_TURN_OVER, &ours) != PGW_OK)
             pgw__pq_drop(h); /* or the others would wait as long as the session lives */
-        pgw__pq_tell(h, &diagnostics);
+        pgw__pq_report(h, &diagnostics);
     }
     return st;
 }

@@ -148,7 +148,7 @@ pgw_status pgw_table_lock(pgw *h, const pgw_table *t, const pgw_table_lock_opts 
     /* an error of the library leaves the transaction usable, with the limit set; in a failed
      * transaction this is refused here, without asking the server */
     back = table_lock_timeout(h, old, &ours);
-    if (st < PGW_OK) return pgw__pq_tell(h, &diagnostics);
+    if (st < PGW_OK) return pgw__pq_report(h, &diagnostics);
     if (back == PGW_OK) return st;
     pgw_rows_free(*rows);
     *rows = NULL;

@@ -415,7 +415,7 @@ static pgw_status process_once(process *p)
         pgw__pq_keep_diagnostics(p->h, &diagnostics);
         if (process_applied(p, &applied) != PGW_OK) return PGW_EUNKNOWN;
         if (applied) return p->unknown ? PGW_OK : PGW_OUTCOME_REPEATED;
-        return pgw__pq_tell(p->h, &diagnostics);
+        return pgw__pq_report(p->h, &diagnostics);
     }
     return st;
 }

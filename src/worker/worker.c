@@ -26,6 +26,7 @@
 #define WORKER_STALE_MS        1000  /* all handlers are busy for so long: others may be idle */
 #define WORKER_REGISTER_MIN_MS 1000  /* before it tries again to register as a waiter */
 #define WORKER_REGISTER_MAX_MS 60000
+#define WORKER_RATE_MIN_MS     1 /* behind the time that a rate says */
 
 /* ---- birth and death ---- */
 
@@ -64,6 +65,7 @@ static void worker_read_conf(pgw_worker *w)
     w->given.max_jobs = pgw__conf_int(c, "worker.max_jobs");
     w->given.drain = pgw__conf_bool(c, "worker.until_empty");
     w->given.notify = pgw__conf_bool(own, "notify");
+    w->given.fair = pgw__conf_bool(c, "worker.fair");
     w->given.poll_ms = pgw__conf_int(c, "poll.max_ms");
     w->given.call_ms = pgw__conf_int(own, "call.timeout_ms");
     w->given.connect_ms = pgw__conf_int(own, "connect.timeout_ms");
@@ -100,11 +102,12 @@ static bool worker_init_locks(pgw__pool *p)
 
 static bool worker_allocate(pgw_worker *w, const char *const *queues, size_t n)
 {
-    w->given.queues = pgw__mem_zero(n, sizeof(w->given.queues[0]));
+    w->given.queues = pgw__mem_zero(2 * n, sizeof(w->given.queues[0]));
     if (w->given.queues == NULL) return false;
     for (w->given.queues_count = 0; w->given.queues_count < n; w->given.queues_count++) {
         w->given.queues[w->given.queues_count] = pgw__mem_dup(queues[w->given.queues_count]);
         if (w->given.queues[w->given.queues_count] == NULL) return false;
+        w->given.queues[n + w->given.queues_count] = w->given.queues[w->given.queues_count];
     }
     return pgw__worker_flush_init(w) && pgw__worker_heartbeat_init(w) &&
            pgw__worker_why_init(w, n) && pgw__report_init(w) && pgw__wake_open(&w->shared.wake) &&
@@ -486,18 +489,32 @@ static void worker_await_wakeup(pgw_worker *w)
         pgw__clock_ms() + pgw__backoff_grow_ms(&w->loop.recheck_ms, w->given.poll_ms - jitter);
 }
 
+/* A rate lets a job pass before the next poll, and nobody announces that. Of many workers that come
+ * then one gets it. So those that come in vain come later and later. */
+static void worker_heed_rate(pgw_worker *w, int64_t gated_ms)
+{
+    const int64_t at = pgw__clock_ms() + gated_ms + w->loop.rate_ms;
+
+    if (gated_ms < 0) return;
+    pgw__backoff_grow_ms(&w->loop.rate_ms, w->given.poll_ms);
+    if (at < w->loop.claim_at) w->loop.claim_at = at;
+}
+
 static void worker_rest(pgw_worker *w)
 {
+    const int64_t gated_ms = pgw_gated_ms(w->loop.h);
     int64_t now;
 
+    w->loop.rated = gated_ms >= 0;
     atomic_fetch_add(&w->n.empty_claims, 1);
     w->loop.fell_short = false;
     pthread_mutex_lock(&w->pool->lock);
     w->loop.found_none = w->shared.ready.count + w->shared.running + w->shared.done.count == 0 &&
-                         !pgw__kind_expects(w->pool, pgw__clock_us());
+                         !pgw__kind_expects(w->pool, pgw__clock_us()) && !w->loop.rated;
     pthread_mutex_unlock(&w->pool->lock);
     if (w->loop.registered) {
         worker_await_wakeup(w);
+        worker_heed_rate(w, gated_ms);
         return;
     }
     if (!w->given.drain && pgw__clock_ms() >= w->loop.poll_only_until) {
@@ -513,6 +530,7 @@ static void worker_rest(pgw_worker *w)
     if (!w->given.drain && w->loop.poll_only_until > now &&
         w->loop.poll_only_until < w->loop.claim_at)
         w->loop.claim_at = w->loop.poll_only_until; /* before it registers it has to claim */
+    worker_heed_rate(w, gated_ms);
 }
 
 static void worker_found_none(pgw_worker *w)
@@ -521,18 +539,28 @@ static void worker_found_none(pgw_worker *w)
     if (!w->loop.down && (!w->given.drain || w->loop.taken == 0)) pgw__worker_tell_why(w);
 }
 
+/* Which of the worker's queues a job came from; their number, if from none. */
+static size_t worker_queue_of(const pgw_worker *w, const pgw_job *job)
+{
+    size_t q;
+
+    for (q = 0; q < w->given.queues_count; q++)
+        if (strcmp(w->given.queues[q], pgw_job_queue(job)) == 0) break;
+    return q;
+}
+
 /* Whether a job came from a queue that had given none before. The queue may be newer than the
  * registration. */
 static bool worker_meets_queue(pgw_worker *w, const pgw_batch *batch)
 {
     const uint64_t before = w->loop.seen;
-    size_t i, q;
 
     if (before == UINT64_MAX >> (WORKER_QUEUES_MAX - w->given.queues_count)) return false;
-    for (i = 0; i < pgw_batch_count(batch); i++)
-        for (q = 0; q < w->given.queues_count; q++)
-            if (strcmp(w->given.queues[q], pgw_job_queue(pgw_batch_job(batch, i))) == 0)
-                w->loop.seen |= UINT64_C(1) << q;
+    for (size_t i = 0; i < pgw_batch_count(batch); i++) {
+        const size_t q = worker_queue_of(w, pgw_batch_job(batch, i));
+
+        if (q < w->given.queues_count) w->loop.seen |= UINT64_C(1) << q;
+    }
     return w->loop.seen != before;
 }
 
@@ -543,9 +571,14 @@ static void worker_found(pgw_worker *w, pgw__claim *claim)
     const bool alone = pgw__batch_quarantined(claim->batch); /* there may be more to claim */
     /* A late claim found a job that was not announced: perhaps a queue was dropped and created
      * again since the registration. */
-    const bool unheard = !w->loop.woken && w->loop.recheck_ms > w->given.poll_ms / 2;
+    const bool unheard =
+        !w->loop.woken && !w->loop.rated && w->loop.recheck_ms > w->given.poll_ms / 2;
     pgw_status st;
 
+    /* a turn: the queue that was served first is the last one of the next claim */
+    if (w->given.fair)
+        w->loop.turn =
+            (worker_queue_of(w, pgw_batch_job(claim->batch, 0)) + 1) % w->given.queues_count;
     w->loop.filled_us = pgw__clock_us();
     w->loop.call_us = w->loop.filled_us - claim->sent_us;
     st = pgw__worker_admit(w, claim->batch, pgw__batch_since_us(claim->batch) / 1000,
@@ -556,6 +589,7 @@ static void worker_found(pgw_worker *w, pgw__claim *claim)
         return;
     }
     w->loop.fell_short = w->loop.found_none = false;
+    w->loop.rate_ms = WORKER_RATE_MIN_MS;
     w->loop.claim_at = 0;
     w->loop.taken += (int64_t)n;
     pgw__backoff_reset(&w->loop.poll);
@@ -565,6 +599,7 @@ static void worker_found(pgw_worker *w, pgw__claim *claim)
     } else if (!alone) {
         w->loop.fell_short = true;
         worker_await_wakeup(w);
+        if (w->loop.rated) w->loop.claim_at = 0; /* that claim says when the next one passes */
     }
 }
 
@@ -594,12 +629,13 @@ static void worker_exchange(pgw_worker *w, const pgw__worker_plan *plan)
     pgw__claim claim = {PGW_CLAIM_OPTS_INIT, NULL, 0, false};
     pgw_status st = PGW_OK;
 
-    claim.opts.queues = (const char *const *)w->given.queues;
+    claim.opts.queues = (const char *const *)w->given.queues + w->loop.turn;
     claim.opts.queues_count = w->given.queues_count;
     claim.opts.max = plan->claim;
     claim.opts.lease_ms = w->given.lease_ms > 0 ? w->given.lease_ms : PGW_DEFAULT;
     /* handlers finish jobs themselves: no job is to wait for another one's transaction */
     claim.opts.apart = atomic_load(&w->n.settled) > 0;
+    claim.opts.in_order = w->given.fair;
     if (plan->flush) st = pgw__worker_flush(w, plan->flush_all, plan->claim > 0 ? &claim : NULL);
     if (st >= 0 && plan->claim > 0 && !claim.done) {
         claim.sent_us = pgw__clock_us();
@@ -973,9 +1009,10 @@ static void worker_reset(pgw_worker *w, pgw_stop *stop)
     w->loop.fatal = PGW_OK;
     w->loop.error[0] = '\0';
     w->loop.down = w->loop.registered = w->loop.fell_short = w->loop.found_none =
-        w->loop.claims_fail = w->loop.hurries = false;
+        w->loop.claims_fail = w->loop.hurries = w->loop.rated = false;
     w->loop.poll_only_until = w->given.notify ? 0 : INT64_MAX;
     w->loop.claim_at = w->loop.call_at = w->loop.end_at = w->loop.taken = 0;
+    w->loop.rate_ms = WORKER_RATE_MIN_MS;
     w->loop.told_absent = w->loop.beside = w->shared.ended = false;
     w->loop.asked = 0;
     w->loop.pace_us = pgw__clock_us();
@@ -985,6 +1022,8 @@ static void worker_reset(pgw_worker *w, pgw_stop *stop)
     memset(w->loop.why, 0, w->given.queues_count);
     w->loop.why_at = 0;
     w->loop.seen = 0;
+    /* any: many workers that end after a job must not all begin with the same queue */
+    w->loop.turn = w->given.fair ? pgw__random_u64() % w->given.queues_count : 0;
     w->loop.filled_us = w->loop.call_us = 0;
     w->shared.heartbeat_at = w->shared.due_at = INT64_MAX;
     pgw__report_begin(w);

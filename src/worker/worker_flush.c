@@ -571,6 +571,6 @@ pgw_status pgw__worker_flush(pgw_worker *w, bool all, pgw__claim *claim)
         flush_fill(w, 0, plain, PGW_ECONN);
     if (w->loop.stops < 2) pgw_set_timeout(w->loop.h, PGW_DEFAULT);
     flush_settle(w, n);
-    if (first.st < 0) return pgw__pq_tell(w->loop.h, &first.diagnostics);
+    if (first.st < 0) return pgw__pq_report(w->loop.h, &first.diagnostics);
     return claim != NULL && claim->done ? st : PGW_OK;
 }

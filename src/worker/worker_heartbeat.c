@@ -357,7 +357,7 @@ static pgw_status heartbeat_send_all(pgw_worker *w, pgw *h)
             pgw__pq_keep_diagnostics(h, &diagnostics);
         }
     }
-    return first < 0 ? pgw__pq_tell(h, &diagnostics) : PGW_OK;
+    return first < 0 ? pgw__pq_report(h, &diagnostics) : PGW_OK;
 }
 
 /* With the lock held again; jobs that are GONE meanwhile need nothing. */

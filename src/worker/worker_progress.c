@@ -73,10 +73,14 @@ static void progress_answer(pgw_worker *w, pgw *h, pgw_task *t)
         if (h == w->loop.h) pgw_set_timeout(h, PGW_DEFAULT);
         pthread_mutex_lock(&w->pool->lock);
     }
-    t->answer = st < 0 ? st : PGW_OK;
-    t->before = before;
-    t->asks = false;
-    w->progress.asks--;
+    if (t->asks) {
+        t->answer = st < 0 ? st : PGW_OK;
+        t->before = before;
+        t->asks = false;
+        w->progress.asks--;
+    } else { /* the worker ends: the handler waits no longer */
+        pgw_batch_free(before);
+    }
     pgw__taskset_put(w, t->taskset);
 }
 

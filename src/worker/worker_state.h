@@ -250,12 +250,12 @@ struct pgw_worker {
         size_t place; /* among the sources */
         char name[PGW__SOURCE_NAME];
         pgw_conf *conf;
-        char **queues;
+        char **queues; /* twice, so that the list can begin with any of them */
         size_t queues_count;
         int concurrency, prefetch, batch, flush_jobs;
         int64_t lease_ms, timeout_ms, flush_ms, stop_ms, call_ms, connect_ms, poll_ms, max_jobs;
         size_t output_max;
-        bool drain, notify;
+        bool drain, notify, fair;
         pgw__log log; /* passes on to the pool's user_log */
     } given;
 
@@ -273,8 +273,10 @@ struct pgw_worker {
         bool fell_short, found_none; /* of the last claim; as in the view */
         bool hurries;                /* results that rest are reported: the worker ends */
         bool claims_fail;            /* the last one did, with results in the same call */
+        bool rated;                  /* the last claim found nothing, and jobs wait for a rate */
         int64_t poll_only_until;     /* not registered before; INT64_MAX: not in this session */
         int64_t recheck_ms;          /* while registered: the pause before the next claim */
+        int64_t rate_ms;             /* added to the time that a rate says */
         int64_t claim_at, call_at, end_at; /* as in the view */
         int64_t flush_until;               /* after the second stop: no result is reported later */
         int64_t filled_us, call_us;        /* when the last claim returned, and how long it took */
@@ -288,6 +290,7 @@ struct pgw_worker {
         unsigned char *why;             /* for each queue: the last logged reason for no jobs */
         int64_t why_at;                 /* when to check again; INT64_MAX: never */
         uint64_t seen;                  /* queues that a job came from, a bit each */
+        size_t turn;                    /* the queue whose turn it is, if they take turns */
         pgw__backoff trouble, poll, registering;
         pgw__log_told told; /* of trouble */
         pgw_status fatal;

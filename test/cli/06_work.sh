@@ -285,6 +285,12 @@ chmod +x "$tmp/gone"
 refused 'a command that is not there any more' 127 'cannot start' timeout -k 1 20 pgwork work n2 --until-empty -- "$tmp/gone"
 is 'requeues its job' "$(state n2)" 'done 1, ready 0'
 
+pgwork enqueue many 1 2 3 4 5 6 7 8 >/dev/null
+pgwork enqueue few 1 2 >/dev/null
+is '--fair: the queues take turns' "$(pgwork -q work many few --fair -n 4 -X worker.prefetch=0 -- echo '{queue}' | sort | uniq -c | tr -s ' \n' ' ')" ' 2 few 2 many '
+pgwork enqueue few 3 >/dev/null
+is 'claim --in-order: the first queue that has jobs' "$(pgwork claim nothing few many -n 2 --in-order | cut -f 3 | tr '\n' ' ')" 'few many '
+
 pgwork queue create stopped
 seq 40 | pgwork -q enqueue stopped >/dev/null
 "$top/build/examples/worker" stopped >/dev/null 2>"$tmp/err" &

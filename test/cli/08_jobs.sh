@@ -177,14 +177,14 @@ json 'doctor --json is JSON' "$tmp/out"
 pgwork -q reap --once
 pgwork enqueue late x >/dev/null
 pgwork claim late >/dev/null
-sql "UPDATE pgwork.live_job SET lease_until = now() - interval '2 min' WHERE token IS NOT NULL; UPDATE pgwork.beat SET at = now() - interval '40 s'"
+sql "UPDATE pgwork.live_job SET lease_until = now() - interval '2 min' WHERE token IS NOT NULL; UPDATE pgwork.heartbeat SET at = now() - interval '40 s'"
 code 'an expired lease that no reaper requeues is bad at once' 1 pgwork doctor
 yes 'although a reaper was there a moment ago' grep -q '^note *reaper ' "$tmp/out"
 pgwork queue drop late --force
 sql "CREATE ROLE pgw_cli_plain LOGIN IN ROLE pgwork_worker" 2>/dev/null
 PGWORK_DSN="host=$PGHOST port=$PGPORT user=pgw_cli_plain dbname=$PGDATABASE" pgwork doctor >"$tmp/out" 2>"$tmp/err"
 is 'a plain worker sees which checks the doctor may not make' "$(grep -c '^note .*not checked: needs pgwork_viewer' "$tmp/out") $(grep -c '^BAD .*permission denied' "$tmp/out")" '5 0'
-sql "DROP ROLE pgw_cli_plain; DELETE FROM pgwork.beat"
+sql "DROP ROLE pgw_cli_plain; DELETE FROM pgwork.heartbeat"
 pgwork enqueue slow x >/dev/null
 sql "UPDATE pgwork.live_job SET created_at = now() - interval '2 h' WHERE token IS NULL"
 pgwork doctor --json >"$tmp/out" 2>"$tmp/err"

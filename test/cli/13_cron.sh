@@ -84,6 +84,18 @@ refused 'the old name is gone' 1 'report' pgwork cron pause report
 refused 'rm of one that is not there, and of one that is' 1 'none_such' pgwork cron rm none_such annual
 code 'is gone' 1 pgwork cron list
 
+code 'add --group' 0 pgwork cron add import @yearly -Q imports --group g
+pgwork cron run import >/dev/null
+pgwork cron run import >/dev/null
+is 'its jobs run one after the other' "$(pgwork ls imports --group g --json | sed 's/.*"state":"\([^"]*\)".*/\1/' | sort | tr '\n' ' ')" 'gated gated '
+is 'one can be claimed' "$(pgwork claim imports -n 2 | wc -l)" 1
+yes 'list --json says so' sh -c 'pgwork cron list import --json | grep -q "\"group\":\"g\""'
+echo 'import @yearly -Q imports --group h' | pgwork -q cron apply - >/dev/null
+yes 'apply, too' sh -c 'pgwork cron list import --json | grep -q "\"group\":\"h\""'
+refused 'a group without a queue' 2 'argument grp is "g": expected NULL in a schedule without a queue' pgwork cron add x @yearly --group g
+refused 'a group that is none' 2 '1 to 255 bytes' pgwork cron add x @yearly -Q imports --group ''
+pgwork cron rm import
+
 pgwork cron add often '* * * * * *' -Q q >/dev/null
 sql "UPDATE pgwork.schedule SET base = date_trunc('second', clock_timestamp()) - interval '3 s', next_at = '-infinity'" >/dev/null
 code 'tick' 0 pgwork cron tick

@@ -1,6 +1,6 @@
-# The examples poll_loop and enqueue_in_tx.
+# The examples poll_loop, enqueue_in_tx and tenants.
 . "$(dirname "$0")/tap"
-poll_loop=$top/build/examples/poll_loop in_tx=$top/build/examples/enqueue_in_tx
+poll_loop=$top/build/examples/poll_loop in_tx=$top/build/examples/enqueue_in_tx tenants=$top/build/examples/tenants
 
 code 'poll_loop: without the schema of pgwork it says so' 1 "$poll_loop"
 yes 'and what is missing' grep -q '^PGW_ESCHEMA: ' "$tmp/err"
@@ -37,6 +37,17 @@ id=$(sql "SELECT id FROM pgwork.job WHERE queue = 'mail'")
 is 'it says which job' "$(cat "$tmp/out")" "order and job $id are there"
 is 'both are there' "$(both)" '1 1'
 is 'the job is the receipt' "$(sql "SELECT state || ' ' || kind || ' ' || (payload->>'to') FROM pgwork.job WHERE id = $id")" 'ready receipt ada@example.org'
+pgwork -q reap &
+reaper=$! jobs_of_ours=$!
+code 'tenants' 0 "$tenants" 60
+is 'all jobs of all tenants are done' "$(grep -c '^big: 60 of 60 \|^middle: 12 of 12 \|^small: 3 of 3 ' "$tmp/out")" 3
+yes 'the last tenant is served long before the first' awk '{ last[$1] = $NF } END { exit !(last["small:"] < 37 && last["middle:"] < last["big:"]) }' "$tmp/out"
+yes 'and the API is called as often as it allows' grep -q '^75 calls in ' "$tmp/out"
+code 'tenants: once more' 0 "$tenants" 20
+is 'begins anew' "$(grep -c '^big: 20 of 20 \|^middle: 4 of 4 \|^small: 1 of 1 ' "$tmp/out")" 3
+kill $reaper
+wait $reaper
+code 'tenants: too few jobs' 2 "$tenants" 5
 env PGWORK_DSN="host=$tmp/nowhere" "$in_tx" 2>"$tmp/err"
 is 'enqueue_in_tx: without a server' "$? $(grep -c "$tmp/nowhere" "$tmp/err")" '1 1'
 exit 0

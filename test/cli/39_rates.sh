@@ -26,7 +26,7 @@ code 'run waits' 0 pgwork rate run -w 1m quick -- true
 code 'ls --json' 0 pgwork --json rate ls
 json 'ls --json is JSON' "$tmp/out"
 refused 'no such rate' 1 'no rate "nope".*' pgwork rate take nope
-refused 'how many' 2 'is not a number of takes' pgwork rate set api 0
+refused 'how many' 2 'is not the number of a rate: expected 1..1000000$' pgwork rate set api 0
 refused 'which' 2 'missing: NAME' pgwork rate take
 refused 'to wait and not to' 2 'not both' pgwork rate take -n -w 1s api
 
@@ -93,3 +93,41 @@ code 'work --hold' 0 timeout 60 pgwork work api -n 1 --later 1h --hold 69 -- sh 
 yes 'holds the queue' sh -c "pgwork stats | grep -q '^api  *held until .* 2  *0  *1 '"
 is 'for the reason that it has reported' "$(psql -qXAtc 'SELECT reason FROM pgwork.queue_holds()')" '429 Too Many Requests'
 is 'and no attempt is charged' "$(psql -qXAtc "SELECT sum(attempt) FROM pgwork.job WHERE queue = 'api'")" 0
+
+
+# ---- rates of queues and groups ----
+code 'a rate of a queue' 0 pgwork queue rate api none
+code 'create' 0 pgwork queue create calls
+code 'a rate that never comes back' 0 pgwork queue rate calls 1 --per 365d --burst 3
+code 'enqueue' 0 pgwork -q enqueue calls 1 2 3 4 5
+is 'the burst is claimed' "$(pgwork claim calls -n 10 | wc -l)" 3
+code 'and no more' 1 pgwork claim calls -n 10
+yes 'and is told when to come again' grep -q 'jobs wait for a rate, which lets the next one pass in 36[45]d' "$tmp/err"
+is 'queue list has the rate' "$(pgwork queue list | sed -n 's/^calls .* \(1\/365d00h, burst 3\)$/\1/p')" '1/365d00h, burst 3'
+is 'queue list --json, too' "$(pgwork --json queue list | grep '"calls"' | grep -o '"limit":.*"rate_burst":[0-9]*,"next_at":"20')" '"limit":null,"rate_n":1,"rate_per_ms":31536000000,"rate_burst":3,"next_at":"20'
+refused 'how many' 2 'expected 1..1000000, or none' pgwork queue rate calls 0
+refused 'how often' 2 'per' pgwork queue rate calls 1 --per 0s
+refused 'of which queue' 1 'no queue "nope"' pgwork queue rate nope 1
+code 'without its rate' 0 pgwork queue rate calls none
+is 'the others are claimed' "$(pgwork claim calls -n 10 | wc -l)" 2
+
+code 'a rate for each group' 0 pgwork groups set calls --rate 1 --per 365d --limit 5
+code 'and one of its own' 0 pgwork groups set calls ann --rate 2 --per 365d
+pgwork -q enqueue calls --group ann 1 2 3 >/dev/null && pgwork -q enqueue calls --group bob 1 2 3 >/dev/null
+is 'each has its burst' "$(pgwork claim calls -n 10 | wc -l)" 3
+is 'groups list has it' "$(pgwork groups list calls | tr -s ' ' | cut -d' ' -f1,2,9)" 'GROUP STATE RATE
+ann rate 2/365d00h
+bob rate 1/365d00h'
+code 'groups list --json' 0 pgwork --json groups list calls
+json 'groups list --json is JSON' "$tmp/out"
+yes 'with the rate' grep -q '"rate_n":2,"rate_per_ms":31536000000,"rate_burst":2,"next_at":"20' "$tmp/out"
+code 'none for a group' 0 pgwork groups set calls bob --rate none
+is 'which is open then' "$(pgwork claim calls -n 10 | wc -l)" 2
+refused 'a rate of groups' 2 'expected 1..1000000, or none' pgwork groups set calls --rate -1
+refused 'a period without a rate' 2 'are for --rate' pgwork groups set calls --per 1s
+refused 'a weight' 2 'meta.rate_weight' pgwork enqueue calls --meta '{"rate_weight": 0}' 1
+
+# nobody but the rate can wake this worker up
+pgwork -q queue create paced && pgwork -q queue rate paced 20 --burst 1
+pgwork -q enqueue paced -J '{"n": 1}' '{"n": 2}' '{"n": 3}' '{"n": 4}' '{"n": 5}' >/dev/null
+is 'work --until-empty waits for the rate' "$(timeout 60 pgwork -q -X poll.min_ms=3600000 -X poll.max_ms=3600000 work paced --until-empty -- echo '{n}' | sort | tr '\n' ' ')" '1 2 3 4 5 '

@@ -97,8 +97,8 @@ static void workers(pgwork::handle &h)
         {"cppw"},
         [](pgwork::task &t) {
             if (t.job().payload() == "2") throw std::runtime_error("two is too many");
-            t.progress("{}");
             if (t.last_progress()) throw std::runtime_error("nothing was stored");
+            t.progress("{}");
             t.output("{}");
             return PGW_VERDICT_DONE;
         },

@@ -125,6 +125,61 @@ void test_a_tick_of_the_reaper_enqueues_due_ticks(void)
     TEST_ASSERT_TRUE(next_ms >= 0 && next_ms <= 1000);
 }
 
+static int group_is(const pgw_cron_info *info, void *arg)
+{
+    TEST_ASSERT_EQUAL_STRING(arg, info->group);
+    return 0;
+}
+
+void test_with_a_group_the_job_of_a_tick_waits_for_that_of_the_tick_before(void)
+{
+    pgw_job_spec job = PGW_JOB_SPEC_INIT;
+    pgw_cron_opts o = PGW_CRON_OPTS_INIT;
+    pgw_claim_opts claim = PGW_CLAIM_OPTS_INIT;
+    const char *queues[] = {"q"};
+    int64_t ids[2];
+    pgw_batch *b;
+    pgw_ref ref;
+
+    job.group = "g", o.job = &job, o.queue = "q";
+    create("s", "@daily", &o);
+    create("other", "@daily", &o);
+    OK(pgw_crons_each(h, "s", group_is, "g"));
+    OK(pgw_cron_run(h, "s", &ids[0]));
+    OK(pgw_cron_run(h, "other", &ids[1]));
+    claim.queues = queues, claim.queues_count = 1, claim.max = 2;
+    for (int i = 0; i < 2; i++) {
+        OK(pgw_claim(h, &claim, &b));
+        TEST_ASSERT_EQUAL_size_t(1, pgw_batch_count(b));
+        TEST_ASSERT_EQUAL_INT64(ids[i], pgw_job_id(pgw_batch_job(b, 0)));
+        TEST_ASSERT_EQUAL_STRING("g",
+                                 pgtemp_value("SELECT grp FROM pgwork.job WHERE state = 'leased'"));
+        ref = pgw_job_ref(pgw_batch_job(b, 0));
+        pgw_batch_free(b);
+        TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY, pgw_claim(h, &claim, &b));
+        OK(pgw_complete(h, "q", &ref, 1, NULL));
+    }
+}
+
+void test_a_group_needs_a_queue_and_a_name(void)
+{
+    static const char *const bad[] = {"", "a\nb"};
+    pgw_job_spec job = PGW_JOB_SPEC_INIT;
+    pgw_cron_opts o = PGW_CRON_OPTS_INIT;
+
+    o.job = &job, job.group = "g";
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_cron_create(h, "s", "@daily", &o, NULL));
+    ASSERT_HAS("argument grp is \"g\": expected NULL in a schedule without a queue",
+               pgw_error_message(h));
+    o.queue = "q";
+    for (int i = 0; i < 2; i++) {
+        job.group = bad[i];
+        TEST_ASSERT_EQUAL_MESSAGE(PGW_EINVAL, pgw_cron_create(h, "s", "@daily", &o, NULL), bad[i]);
+        ASSERT_HAS("group", pgw_error_message(h));
+    }
+    TEST_ASSERT_EQUAL_INT64(0, pgtemp_number("SELECT count(*) FROM pgwork.schedule"));
+}
+
 void test_a_key_keeps_ticks_from_piling_up(void)
 {
     pgw_job_spec job = PGW_JOB_SPEC_INIT;

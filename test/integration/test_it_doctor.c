@@ -81,15 +81,16 @@ void test_the_doctor_finds_nothing_on_a_healthy_server(void)
 
 void test_reapers_are_seen_and_missed(void)
 {
-    pgtemp_exec("DELETE FROM pgwork.beat");
+    pgtemp_exec("DELETE FROM pgwork.heartbeat");
     ASSERT_HAS("bad reaper: no reaper has been seen", visit(h)->text);
     ASSERT_ST(PGW_OK, pgw_reaper_tick(h, NULL, NULL), h);
     ASSERT_HAS("good reaper: 1 reaper runs", visit(h)->text);
-    pgtemp_exec("UPDATE pgwork.beat SET at = now() + interval '1 h'"); /* the clock was set back */
+    pgtemp_exec(
+        "UPDATE pgwork.heartbeat SET at = now() + interval '1 h'"); /* the clock was set back */
     ASSERT_HAS("bad reaper: no reaper has been seen", visit(h)->text);
-    pgtemp_exec("UPDATE pgwork.beat SET at = now() - interval '70 s'");
+    pgtemp_exec("UPDATE pgwork.heartbeat SET at = now() - interval '70 s'");
     ASSERT_HAS("note reaper: no reaper since 00:01:1", visit(h)->text);
-    pgtemp_exec("UPDATE pgwork.beat SET at = now() - interval '5 min'");
+    pgtemp_exec("UPDATE pgwork.heartbeat SET at = now() - interval '5 min'");
     ASSERT_HAS("bad reaper: no reaper since 00:05:0", visit(h)->text);
 }
 
@@ -157,7 +158,7 @@ void test_overdue_leases_and_delayed_jobs_are_bad_at_once_where_no_reaper_is_at_
     ASSERT_ST(PGW_OK, pgw_enqueue(h, "overdue", &later, NULL), h);
     ASSERT_HAS("good delayed jobs: ", visit(h)->text);
     pgtemp_exec(
-        "DELETE FROM pgwork.beat;"
+        "DELETE FROM pgwork.heartbeat;"
         "UPDATE pgwork.live_job SET lease_until = now() - interval '10 s' WHERE token IS NOT NULL");
     ASSERT_HAS("good expired leases: ", visit(h)->text);
     pgtemp_exec(
@@ -167,7 +168,7 @@ void test_overdue_leases_and_delayed_jobs_are_bad_at_once_where_no_reaper_is_at_
                visit(h)->text);
     ASSERT_HAS("bad delayed jobs: delayed jobs that are overdue: 1,", visit(h)->text);
     pgtemp_exec(
-        "INSERT INTO pgwork.beat VALUES ('reaper', 'r', 1, now())"); /* it will come to it */
+        "INSERT INTO pgwork.heartbeat VALUES ('reaper', 'r', 1, now())"); /* it will come to it */
     ASSERT_HAS("note expired leases: expired leases that no reaper has requeued: 2,",
                visit(h)->text);
     ASSERT_HAS("note delayed jobs: delayed jobs that are overdue: 1,", visit(h)->text);

@@ -246,5 +246,5 @@ void test_a_tick_requeues_expired_leases_and_makes_delayed_jobs_ready(void)
     ASSERT_ST(PGW_ELEASE, pgw_complete(h, "reaped", &first, 1, NULL), h);
     ASSERT_ST(PGW_OK, pgw_complete(h, "reaped", &again, 1, NULL), h);
     TEST_ASSERT_EQUAL_INT64(
-        1, pgtemp_number("SELECT count(*) FROM pgwork.beat WHERE role = 'reaper'"));
+        1, pgtemp_number("SELECT count(*) FROM pgwork.heartbeat WHERE role = 'reaper'"));
 }

@@ -275,11 +275,12 @@ void test_it_shows_that_it_lives(void)
 {
     run x;
 
-    pgtemp_exec("DELETE FROM pgwork.beat");
+    pgtemp_exec("DELETE FROM pgwork.heartbeat");
     set(conf, "holder", "the reaper of this test");
     start(&x);
-    await_number(1, "SELECT count(*) FROM pgwork.beat WHERE role = 'reaper' AND name = 'the reaper "
-                    "of this test'");
+    await_number(
+        1, "SELECT count(*) FROM pgwork.heartbeat WHERE role = 'reaper' AND name = 'the reaper "
+           "of this test'");
     finish(&x, PGW_OK);
     pgw_reaper_free(x.r);
 }

@@ -198,7 +198,7 @@ void test_a_search_that_is_not_through_says_where_to_go_on(void)
     fill(10000);
     kit_do(a, "SELECT pgwork.enqueue('q', '1', tags => '{needle}')");
     last = kit_number(a, "SELECT id FROM pgwork.job_search('{\"queue\":\"q\",\"tag\":\"needle\"}', "
-                         "look => 10000) WHERE state IS NULL");
+                         "scan => 10000) WHERE state IS NULL");
     TEST_ASSERT_GREATER_THAN_INT64(0, last);
     TEST_ASSERT_EQUAL_INT64(1, kit_number(a,
                                           "SELECT count(*) FROM pgwork.job_search("

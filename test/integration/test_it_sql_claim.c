@@ -115,6 +115,43 @@ void test_priority_then_age_within_a_claim_and_across_claims(void)
     TEST_ASSERT_EQUAL_INT(9, jobs[199].priority);
 }
 
+static const char *queues_of(const char *queues, int n, const char *in_order)
+{
+    return kit_text(
+        b, "SELECT string_agg(queue, ' ') FROM pgwork.claim('%s', %d, 'w', in_order => %s)", queues,
+        n, in_order);
+}
+
+void test_in_order_the_first_queue_of_the_list_that_has_jobs_is_served_first(void)
+{
+    fill("old", 6);
+    kit_do(a, "SELECT pgwork.queue_create('none'), pgwork.enqueue('new', priority => 9)");
+    TEST_ASSERT_EQUAL_STRING("old", queues_of("{none,new,old}", 1, "false"));
+    TEST_ASSERT_EQUAL_STRING("new old old", queues_of("{none,new,old}", 3, "true"));
+    TEST_ASSERT_EQUAL_STRING("old", queues_of("{none,new,old}", 1, "true"));
+}
+
+void test_in_order_a_paused_queue_is_passed_over(void)
+{
+    fill("first", 1);
+    fill("second", 1);
+    kit_do(a, "SELECT pgwork.queue_pause('first')");
+    TEST_ASSERT_EQUAL_STRING("second", queues_of("{first,second}", 2, "true"));
+    TEST_ASSERT_NULL(queues_of("{first,second}", 2, "true"));
+}
+
+void test_in_order_a_quarantined_job_comes_alone(void)
+{
+    fill("first", 1);
+    TEST_ASSERT_EQUAL_INT(1, kit_claim(b, "first", 1, jobs));
+    kit_expire(a, "first");
+    kit_do(a, "SELECT pgwork.reap()");
+    fill("second", 2);
+    TEST_ASSERT_EQUAL_STRING("second", queues_of("{second,first}", 1, "true"));
+    TEST_ASSERT_EQUAL_STRING("first", queues_of("{first,second}", 2, "true"));
+    TEST_ASSERT_EQUAL_STRING("second", queues_of("{first,second}", 2, "true"));
+}
+
 /* Some jobs were enqueued one by one, others together; claims of any size take them in order. */
 TEST_CASE(8)
 TEST_CASE(40)

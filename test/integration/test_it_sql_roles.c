@@ -33,7 +33,7 @@ enum { ROLES = sizeof(roles) / sizeof(roles[0]) };
 /* Every public function, and for producer, worker, viewer, operator whether they may call it. */
 static const struct {
     const char *name, *may;
-} functions[] = {{"absent", ".wvo"},       {"awake", ".w.o"},         {"beat", ".w.o"},
+} functions[] = {{"absent", ".wvo"},       {"awake", ".w.o"},         {"heartbeat", ".w.o"},
                  {"cancel", "p..o"},       {"claim", ".w.o"},         {"claim_batch", ".w.o"},
                  {"compact", "...o"},      {"complete", ".w.o"},      {"dead_purge", "...o"},
                  {"depth", "..vo"},        {"enqueue", "pw.o"},       {"enqueue_many", "pw.o"},
@@ -104,9 +104,10 @@ void test_no_role_may_call_private_functions_and_a_role_without_rights_nothing(v
                          "operator}'::text[]) r"));
 }
 
-#define VIEWS                                                                                   \
-    "beats, groups, job, last_tick, log, migrations, minutes, queue_stats, queues, schedules, " \
-    "stuck_jobs, "                                                                              \
+#define VIEWS                                                                             \
+    "groups, heartbeats, job, last_tick, log, migrations, minutes, queue_stats, queues, " \
+    "schedules, "                                                                         \
+    "stuck_jobs, "                                                                        \
     "ticks, workers"
 
 /* The viewer and the operator read views; nobody has a right on a table. */
@@ -182,7 +183,7 @@ void test_the_roles_drive_a_job_through_its_life(void)
     TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, "extend", &job, ""));
     TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, "fail", &job, ", 'boom', 0, true"));
     TEST_ASSERT_EQUAL_INT64(1, kit_number(a, "SELECT dead FROM pgwork.queue_list('q')"));
-    kit_do(a, "SELECT pgwork.maintain(), pgwork.beat('reaper', 'me'), pgwork.idle('{q}'), "
+    kit_do(a, "SELECT pgwork.maintain(), pgwork.heartbeat('reaper', 'me'), pgwork.idle('{q}'), "
               "pgwork.awake('{q}')");
     kit_do(a, "RESET ROLE; SET ROLE pgwork_operator");
     TEST_ASSERT_EQUAL_STRING("dead boom",
@@ -232,7 +233,7 @@ static void call_everything(PGconn *conn)
         "pgwork.reap()",
         "pgwork.promote()",
         "pgwork.prune()",
-        "pgwork.beat('a', 'b')",
+        "pgwork.heartbeat('a', 'b')",
         "pgwork.depth('q')",
         "pgwork.job_list('q')",
         "pgwork.redrive('q')",
@@ -259,7 +260,7 @@ void test_R17_temporary_tables_of_the_same_names_are_not_read(void)
     kit_do(a, "DO $$ DECLARE r text; BEGIN"
               " FOREACH r IN ARRAY "
               "'{live_job,mark,reaper_tick,delayed_job,dead_job,done_job,queue,setting,unique_key,"
-              "operation,beat,migration}'::text[] LOOP"
+              "operation,heartbeat,migration}'::text[] LOOP"
               "  EXECUTE format('CREATE TEMP TABLE %%I (id int, name text, queue int)', r);"
               "  EXECUTE format('CREATE TRIGGER t BEFORE INSERT OR UPDATE OR DELETE ON pg_temp.%%I "
               "FOR EACH STATEMENT EXECUTE FUNCTION pg_temp.trap()', r);"

@@ -210,6 +210,10 @@ VERB(rate_set)
 {
     return pgw_rate_set(h, name, NULL);
 }
+VERB(queue_rate)
+{
+    return pgw_queue_rate(h, name, NULL);
+}
 VERB(rate_take)
 {
     return pgw_rate_take(h, name, NULL, NULL);
@@ -330,6 +334,7 @@ static const struct {
     ROW(queue_pause, 0),
     ROW(queue_hold, 0),
     ROW(queue_unhold, 0),
+    ROW(queue_rate, 0),
     ROW(queue_drain, 0),
     ROW(queue_resume, 0),
     ROW(queue_purge, 0),
@@ -429,8 +434,9 @@ void test_an_invalid_name_is_refused_by_every_verb(void)
 void test_a_read_only_server_refuses_every_verb_that_writes(void)
 {
     h = open_hostile("options='-c default_transaction_read_only=on'");
-    pgtemp_exec("SELECT pgwork.queue_create('q'); SELECT pgwork.sema_create('q', 2);"
-                "SELECT pgwork.rate_set('q', 1, 1000)");
+    pgtemp_exec(
+        "SELECT pgwork.enqueue('q'); SELECT pgwork.sema_create('q', 2);"
+        "SELECT pgwork.rate_set('q', 1, 1000)"); /* a claim of an empty queue writes nothing */
     for (size_t i = 0; i < VERBS; i++) {
         if (verbs[i].flags & READS) {
             const pgw_status st = verbs[i].call("q");
@@ -440,8 +446,8 @@ void test_a_read_only_server_refuses_every_verb_that_writes(void)
         } else
             meets(i, "q", PGW_EPERM, "read-only");
     }
-    TEST_ASSERT_EQUAL_INT64(2, pgtemp_number(counts));
-    pgtemp_exec("SELECT pgwork.queue_drop('q'); SELECT pgwork.sema_drop('q');"
+    TEST_ASSERT_EQUAL_INT64(3, pgtemp_number(counts));
+    pgtemp_exec("SELECT pgwork.queue_drop('q', true); SELECT pgwork.sema_drop('q');"
                 "SELECT pgwork.rate_drop('q')");
 }
 

@@ -120,6 +120,56 @@ static pgw_verdict for_ever(pgw_task *task, void *arg)
     for (;;) nap(1000);
 }
 
+/* ---- several queues ---- */
+
+static const char *const fairly[] = {"old", "urgent", "late"};
+static int turns[64]; /* which of them the jobs came from */
+
+static pgw_verdict take_turn(pgw_task *task, void *arg)
+{
+    const char *from = pgw_job_queue(pgw_task_job(task));
+    int q = 0;
+
+    (void)arg;
+    while (strcmp(fairly[q], from) != 0) q++;
+    turns[atomic_fetch_add(&called, 1)] = q;
+    return PGW_VERDICT_DONE;
+}
+
+/* One job after the other, so that each is a claim. */
+static void run_three_queues(void)
+{
+    pgw_worker_spec spec = PGW_WORKER_SPEC_INIT;
+    pgw_job_spec job = PGW_JOB_SPEC_INIT;
+    pgw_worker *w;
+
+    for (int q = 0; q < 3; q++) {
+        job.priority = q == 2 ? 5 : q == 1 ? 0 : 1;
+        for (int i = 0; i < (q == 0 ? 40 : 4); i++) must(pgw_enqueue(h, fairly[q], &job, NULL));
+    }
+    set("worker.concurrency", "1");
+    set("worker.prefetch", "0");
+    spec.queues = fairly, spec.queues_count = 3, spec.handler = take_turn;
+    TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_worker_new(conf, &spec, &w));
+    if (pgw_worker_run(w, stop) != PGW_OK) TEST_FAIL_MESSAGE(pgw_worker_error(w));
+    pgw_worker_free(w);
+    TEST_ASSERT_EQUAL_INT(48, atomic_load(&called));
+}
+
+void test_the_queues_of_a_fair_worker_take_turns_whatever_waits_in_them(void)
+{
+    set("worker.fair", "on");
+    run_three_queues();
+    for (int i = 0; i < 12; i++) TEST_ASSERT_EQUAL_INT((turns[0] + i) % 3, turns[i]);
+    for (int i = 12; i < 48; i++) TEST_ASSERT_EQUAL_INT(0, turns[i]);
+}
+
+void test_without_fairness_the_most_urgent_job_comes_first_then_the_oldest(void)
+{
+    run_three_queues();
+    for (int i = 0; i < 48; i++) TEST_ASSERT_EQUAL_INT(i < 4 ? 1 : i < 44 ? 0 : 2, turns[i]);
+}
+
 /* ---- every job once ---- */
 
 void test_threads_do_ten_thousand_jobs_once_each(void)

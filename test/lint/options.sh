@@ -13,14 +13,16 @@ options() {
         FNR == 1 { command = FILENAME; sub(/.*\/(cmd_)?/, "", command); sub(/(_.*)?\.c$/, "", command)
                    if (FILENAME ~ /opts\.c$/) command = "" }
         /FILTER_OPTS\(&/ { for (i = 1; i <= shared; i++) print command, filter[i] }
+        /CLI_RATE_OPTS\(/ && FILENAME ~ /\.c$/ { for (i = 1; i <= rates; i++) print command, rate[i] }
         /^int cmd_[a-z]+\(/ { command = $2; sub(/^cmd_/, "", command); sub(/\(.*/, "", command) }
         match($0, /\{(0|.[a-zA-Z0-9].), "[a-z][a-z-]*", ("|NULL)/) {
             row = substr($0, RSTART, RLENGTH)
             letter = row ~ /^\{0,/ ? "-" : substr(row, 3, 1)
             split(row, quoted, "\"")
             if (FILENAME ~ /filter\.h$/) filter[++shared] = letter " " quoted[2]
+            else if (FILENAME ~ /cli\.h$/) rate[++rates] = letter " " quoted[2]
             else print (command == "" ? "global" : command), letter, quoted[2]
-        }' $cli/filter.h $cli/opts.c $cli/cmd_*.c $cli/cron*.c examples/pgwork-ui/ui.c
+        }' $cli/filter.h $cli/cli.h $cli/opts.c $cli/cmd_*.c $cli/cron*.c examples/pgwork-ui/ui.c
 }
 
 options >"${TMPDIR:-/tmp}/pgwork-options.$$"

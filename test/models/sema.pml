@@ -51,7 +51,7 @@ inline grants_out()
     do :: k <= SLOTS -> if :: LIVE_GRANT(k) -> n++ :: else fi; k++ :: else -> break od; k = 0
 }
 
-/* _permits_at_hand(): the first free row that nobody has locked: s; 0: none. */
+/* _permits_available(): the first free row that nobody has locked: s; 0: none. */
 inline at_hand()
 {
     s = 1;

@@ -743,7 +743,7 @@ pgw_status pgw__pq_fail(pgw *h, pgw_status st, const char *message, const char *
     (void)hint;
     return fake_say(h, st, message, "");
 }
-pgw_status pgw__pq_tell(pgw *h, const pgw__diagnostics *diagnostics)
+pgw_status pgw__pq_report(pgw *h, const pgw__diagnostics *diagnostics)
 {
     return fake_say(h, diagnostics->fault.status, diagnostics->fault.message,
                     diagnostics->fault.sqlstate);
@@ -783,6 +783,11 @@ int64_t pgw_server_time_us(const pgw *h)
 {
     (void)h;
     return 1000;
+}
+int64_t pgw_gated_ms(const pgw *h)
+{
+    (void)h;
+    return PGW_UNLIMITED;
 }
 uint64_t pgw__pq_epoch(const pgw *h)
 {

@@ -53,7 +53,7 @@ static struct fake {
     pgw_status error;
     char message[512];
     size_t index; /* of the element that the error is about */
-    int64_t server_time;
+    int64_t server_time, gated_ms;
 } fake;
 
 /* Never read. */
@@ -193,6 +193,16 @@ static void fake_set_time(pgw *h, int64_t us, int n)
     fake.server_time = us;
 }
 
+static void fake_set_gated(pgw *h, int64_t ms, int n)
+{
+    fake.gated_ms = ms;
+}
+
+static int64_t fake_gated(const pgw *h, int n)
+{
+    return fake.gated_ms;
+}
+
 /* ---- calls ---- */
 
 /* As many parameters as the statement's header line says. */
@@ -303,6 +313,8 @@ static inline void fake_begin(void)
     pgw__pq_call_Stub(fake_call);
     pgw__pq_conf_Stub(fake_conf);
     pgw__pq_set_server_time_Stub(fake_set_time);
+    pgw__pq_set_gated_ms_Stub(fake_set_gated);
+    pgw__pq_gated_ms_Stub(fake_gated);
     pgw__pq_sent_us_Stub(fake_sent_us);
     pgw__pq_armed_Stub(fake_armed);
     pgw__pq_stopped_Stub(fake_stopped);

@@ -71,6 +71,7 @@ static const struct {
     {"worker.flush_ms", "int", "5"},
     {"worker.flush_jobs", "int", "1000"},
     {"worker.stop_ms", "int", "10000"},
+    {"worker.fair", "bool", "off"},
     {"worker.until_empty", "bool", "off"},
     {"worker.max_jobs", "int", "0"},
     {"reaper.max_wait_ms", "int", "50"},

@@ -463,15 +463,15 @@ void test_leases_are_counted_from_when_they_began(void)
     }
 }
 
-static bool sent_apart;
+static bool sent_apart, sent_in_order;
 
-static void see_apart(const pgw__call *call)
+static void see_switches(const pgw__call *call)
 {
-    const pgw__param *last = call->params;
+    const pgw__param *p = call->params;
 
-    while (last[1].type != PGW__END) last++;
-    TEST_ASSERT_EQUAL(PGW__BOOL, last->type);
-    sent_apart = last->v.b;
+    while (p->type != PGW__BOOL) p++;
+    sent_apart = p[0].v.b;
+    sent_in_order = p[1].type != PGW__END && p[1].v.b;
 }
 
 void test_a_claim_asks_for_jobs_apart_only_with_that_option(void)
@@ -479,13 +479,27 @@ void test_a_claim_asks_for_jobs_apart_only_with_that_option(void)
     pgw_claim_opts o = claim_opts();
     pgw_batch *batch;
 
-    fake.on_call = see_apart;
+    fake.on_call = see_switches;
     for (int i = 0; i < 2; i++) {
         o.apart = i == 1;
         TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY, pgw_claim(FAKE_H, &o, &batch));
         TEST_ASSERT_EQUAL(o.apart, sent_apart);
         TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY, pgw_complete_and_claim(FAKE_H, NULL, 0, &o, &batch));
         TEST_ASSERT_EQUAL(o.apart, sent_apart);
+    }
+}
+
+void test_a_claim_asks_for_queues_in_order_only_with_that_option(void)
+{
+    pgw_claim_opts o = claim_opts();
+    pgw_batch *batch;
+
+    fake.on_call = see_switches;
+    for (int i = 0; i < 2; i++) {
+        o.in_order = i == 1;
+        TEST_ASSERT_EQUAL(PGW_OUTCOME_EMPTY, pgw_claim(FAKE_H, &o, &batch));
+        TEST_ASSERT_EQUAL(o.in_order, sent_in_order);
+        TEST_ASSERT_FALSE(sent_apart);
     }
 }
 

@@ -239,20 +239,26 @@ static int each(const pgw_queue_info *q, void *arg)
     TEST_ASSERT_EQUAL_INT64(16, q->depth->oldest_ms);
     TEST_ASSERT_EQUAL_INT64(17, q->held_until_us);
     TEST_ASSERT_EQUAL_STRING("429", q->hold_reason);
+    TEST_ASSERT_EQUAL_INT(20, q->limit);
+    TEST_ASSERT_EQUAL_INT(21, q->rate->n);
+    TEST_ASSERT_EQUAL_INT64(22, q->rate->per_ms);
+    TEST_ASSERT_EQUAL_INT(23, q->rate->burst);
+    TEST_ASSERT_EQUAL_INT64(24, q->next_us);
     return --*seen == 0;
 }
 
 #define QUEUE_ROW                                                                                 \
     F_TEXT("q"), F_INT(1), F_INT(0), F_INT(3), F_INT(4), F_INT(5), F_INT(6), F_INT(7), F_INT(8),  \
         F_INT(1), F_TEXT("drop"), F_INT(9), F_INT(0), F_INT(10), F_INT(11), F_INT(12), F_INT(13), \
-        F_INT(14), F_INT(15), F_INT(16), F_INT(17), F_TEXT("429")
+        F_INT(14), F_INT(15), F_INT(16), F_INT(17), F_TEXT("429"), F_INT(20), F_INT(21),          \
+        F_INT(22), F_INT(23), F_INT(24)
 
 void test_queues_are_shown_until_the_caller_has_enough(void)
 {
     static const fake_cell answer[] = {QUEUE_ROW, QUEUE_ROW, QUEUE_ROW};
     int enough = 2;
 
-    FAKE_ROWS(answer, 22);
+    FAKE_ROWS(answer, 27);
     TEST_ASSERT_EQUAL(PGW_OK, pgw_queues_each(FAKE_H, COUNTED(NULL, 100), each, &enough));
     TEST_ASSERT_EQUAL_INT(0, enough);
     fake.rows = 0;

@@ -64,7 +64,7 @@ _pgwork() {
     case $command in
     migrate) own="--dry-run" verbs="up status" queue= ;;
     queue)
-        verbs="list create set pause resume hold unhold limit drain purge drop depth"
+        verbs="list create set pause resume hold unhold limit drain purge drop depth rate"
         case $verb in
         list) own="--at-most" queue= ;;
         depth) own="--at-most" ;;
@@ -73,14 +73,15 @@ _pgwork() {
         purge) own="--state" ;;
         hold) own="--for --until --reason" ;;
         drop) own="--force" ;;
+        rate) own="--per --burst" ;;
         esac
         ;;
     enqueue) own="-f --file -0 --null -J --json-lines -F --full --member --empty -b --body -k --kind -p --priority
         --delay --run-at --max-attempts --lease -t --tag --key --key-scope --key-policy --key-replace --key-period --group
         --expires --ttl --meta --op" ;;
-    work) own="-j --jobs -n --max --once --until-empty --lease --timeout --grace --pass --later --hold --kind --kind-jobs
+    work) own="-j --jobs -n --max --once --until-empty --fair --lease --timeout --grace --pass --later --hold --kind --kind-jobs
         --kind-timeout -k --keep-output -b --body --literal --holder --" ;;
-    claim) own="-n --max --lease --wait --holder" ;;
+    claim) own="-n --max --lease --wait --in-order --holder" ;;
     complete) own="--output" ;;
     fail) own="-e --error --retry --dead" ;;
     extend) own="--lease" ;;
@@ -101,7 +102,7 @@ _pgwork() {
         verbs="list add apply rm pause resume rename run next tick claim finish extend release" queue=
         case $verb in
         add) own="-z --tz -Q --queue -k --kind --payload -p --priority --max-attempts --lease -t --tag --key
-            --misfire --misfire-max --grace --jitter --timeout --ttl" ;;
+            --misfire --misfire-max --grace --jitter --timeout --ttl --group" ;;
         next) own="-z --tz -n --count --after" ;;
         claim) own="--node" ;;
         release) own="--force" ;;
@@ -149,7 +150,7 @@ _pgwork() {
         verbs="list set reset hold unblock purge"
         case $verb in
         list) own="--at-most" ;;
-        set) own="--limit --retry" ;;
+        set) own="--limit --retry --rate --per --burst" ;;
         hold) own="--for" ;;
         esac
         ;;
