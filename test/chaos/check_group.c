@@ -39,7 +39,8 @@ typedef struct groups {
     } * passing;
     size_t passings;
     int64_t commit,
-        began; /* the transaction that is looked at: when it has begun, at the earliest */
+        began;    /* the transaction that is looked at: when it has begun, at the earliest */
+    int64_t tick; /* when the last one was committed that was no claim */
 } groups;
 
 static void *more(void *list, size_t n, size_t size)
@@ -86,23 +87,33 @@ static bool too_long(const groups *g, int64_t queue, int64_t since, int64_t to)
     return to - since > PATIENT;
 }
 
-/* When the transaction of an event has begun: from the claim that it was; else a tick, which is
- * short; or nobody knows. */
+/* The first lease that the transaction of an event has given; NULL: none. */
+static const event *first_lease(const check *c, size_t at)
+{
+    const int64_t commit = c->truth[at]->call;
+    while (at > 0 && c->truth[at - 1]->call == commit) at--;
+    for (; at < c->truths && c->truth[at]->call == commit; at++)
+        if (c->truth[at]->op == OP_lea) return c->truth[at];
+    return NULL;
+}
+
+/* When the transaction of an event has begun: a claim when it was called, if somebody knows. A tick
+ * is short, and begins after the one before it is over. */
 static int64_t began(groups *g, size_t at)
 {
     const check *c = g->c;
-    const event *e = c->truth[at];
+    const event *e = c->truth[at], *given = first_lease(c, at);
     if (g->commit == e->call) return g->began;
-    g->commit = e->call, g->began = e->t - SOON;
-    for (size_t i = at; i < c->truths && c->truth[i]->call == e->call; i++) {
-        const event *l = c->truth[i];
-        const lease *its = l->op == OP_lea ? lease_of(c, l->a[1], l->a[2]) : NULL;
-        if (!its) continue;
-        const event *taken = its->taken;
+    g->commit = e->call;
+    if (given) {
+        const lease *its = lease_of(c, given->a[1], given->a[2]);
+        const event *taken = its ? its->taken : NULL;
         const request *claim =
             taken && taken->call ? map_get(&c->by_call, CALL_KEY(taken->proc, taken->call)) : NULL;
         g->began = claim ? claim->i->t : e->t - (taken ? 2 * SOON : OPEN);
-        break;
+    } else {
+        g->began = g->tick > e->t - SOON ? g->tick : e->t - SOON;
+        g->tick = e->t;
     }
     g->began -= clock_set(c, e->t - 60000000, e->t) ? SLACK : SLACK / 4;
     return g->began;

@@ -104,6 +104,7 @@ void test_a_lower_limit_drains_and_a_higher_one_admits_at_once(void)
     fill(1, 20);
     TEST_ASSERT_EQUAL_INT(4, kit_claim(a, "q", 10, jobs));
     limit("'g0'", 2, "hold");
+    tick(b); /* from here on nothing but completions can open the gate */
     for (int i = 0; i < 2; i++) {
         TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, "complete", &jobs[i], ""));
         TEST_ASSERT_EQUAL_INT(0, kit_claim(a, "q", 10, jobs + 4));
