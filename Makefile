@@ -148,7 +148,7 @@ CHAOS_TRUTH := truth row hist
 CHAOS_CHECK_TEST := test_check model check check_job check_live check_group check_other hist
 CHAOS_CHECK := check_main check check_job check_live check_group check_other hist
 CHAOS_SURVIVE := survive check check_job check_live check_group check_other hist
-chaos-programs: $(addprefix $(B)/chaos/chaos-,role driver proxy sink truth check check-test survive)
+chaos-programs: $(addprefix $(B)/chaos/chaos-,role driver proxy sink truth check check-test survive) $(B)/chaos/full.so
 $(B)/obj/chaos/%.o: test/chaos/%.c Makefile
 	@mkdir -p $(@D)
 	$(COMPILE) -D_DEFAULT_SOURCE $(PQ_CFLAGS) -fPIE -c $< -o $@
@@ -164,6 +164,9 @@ $(B)/chaos/chaos-survive: $(call chaos_objects,$(CHAOS_SURVIVE))
 $(B)/chaos/%:
 	@mkdir -p $(@D)
 	$(LINK) -pie -o $@ $^ $(PQ_LIBS)
+$(B)/chaos/full.so: test/surroundings/full.c Makefile
+	@mkdir -p $(@D)
+	$(COMPILE) -fPIC -shared -o $@ $<
 
 # -- generated -------------------------------------------------------------------------------------
 
@@ -213,10 +216,13 @@ check-it: ceedling
 check-asan check-ubsan check-tsan: check-%: ceedling
 	rm -rf build/$*/test/results
 	UBSAN_OPTIONS=print_stacktrace=1 PGW_TEST_STRICT=1 $(WITH_PG) $(CEEDLING) $(TESTS) --mixin=$*
-# Lines and branches of src/ that unit and integration tests reach, and the files below 90 % of lines or 80 % of branches. Needs gcovr.
+# Lines and branches of src/ that unit and integration tests reach, and the files below 90 % of lines or 80 % of branches; each line is in
+# build/gcov/cover.html. Needs gcovr.
 cover: ceedling
-	PGW_TEST_STRICT=1 $(WITH_PG) $(CEEDLING) gcov:all --mixin=gcov
-	@gcovr -r . build/gcov --filter src/ --exclude-unreachable-branches --exclude-throw-branches -s --csv build/gcov/cover.csv
+	rm -rf build/gcov/gcov/results
+	PGW_TEST_STRICT=1 $(WITH_PG) $(CEEDLING) $(TESTS:test:%=gcov:%) --mixin=gcov
+	@gcovr -j $$(getconf _NPROCESSORS_ONLN) -r . build/gcov --filter src/ --exclude-unreachable-branches --exclude-throw-branches -s \
+	  --csv build/gcov/cover.csv --html-details build/gcov/cover.html
 	@awk -F, 'NR > 1 && ($$4 < 0.9 || $$5 > 0 && $$7 < 0.8) \
 	  { printf "%s: lines %.0f %%, branches %.0f %%\n", $$1, 100 * $$4, 100 * $$7 }' build/gcov/cover.csv
 check-valgrind: ceedling
