@@ -207,6 +207,7 @@ END $$;
 
 -- Takes up events of gates that are locked by us, and admits whom it may. How many were admitted. `tick`: this
 -- transaction ends at once, so it may lock rows of admitted jobs, for which their holders would have to wait.
+-- Under settings that have changed since `q` was read it takes up nothing: who reads them anew does.
 CREATE FUNCTION pgwork._open_gates(q pgwork.queue, keys bigint[], floor bigint, tick boolean) RETURNS bigint
 LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET jit = off
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
@@ -216,7 +217,8 @@ BEGIN
     WITH e AS (
         DELETE FROM pgwork.gate_event e
          WHERE e.ctid = ANY (ARRAY(SELECT v.ctid FROM unnest(keys) k CROSS JOIN LATERAL (
-                   SELECT v.ctid FROM pgwork.gate_event v WHERE v.key = k AND v.id > floor FOR UPDATE SKIP LOCKED) v))
+                   SELECT v.ctid FROM pgwork.gate_event v WHERE v.key = k AND v.id > floor FOR UPDATE SKIP LOCKED) v
+                    WHERE EXISTS (SELECT FROM pgwork.queue t WHERE t.id = q.id AND t.group_terms = q.group_terms)))
         RETURNING e.gate, e.place, e.credit, e.terms
     ), g AS MATERIALIZED ( -- freed: nothing but that jobs have left, so nobody has to be counted
         SELECT e.gate, e.start, e.freed, coalesce(r.group_limit,
