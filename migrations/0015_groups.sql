@@ -207,7 +207,7 @@ END $$;
 
 -- Takes up events of gates that are locked by us, and admits whom it may. How many were admitted. `tick`: this
 -- transaction ends at once, so it may lock rows of admitted jobs, for which their holders would have to wait.
--- Under settings that have changed since `q` was read it takes up nothing: who reads them anew does.
+-- If the settings have changed since `q` was read, it takes up nothing: the next claim or tick does.
 CREATE FUNCTION pgwork._open_gates(q pgwork.queue, keys bigint[], floor bigint, tick boolean) RETURNS bigint
 LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET jit = off
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
