@@ -4,7 +4,8 @@
  * The jobs of the group have the places 1 .. J and commit in any order: one that is urgent, or late, has a small place.
  * Those that may open the gate read the settings, lock the gate, and then take up events and admit in one statement:
  * a claim, which may stay open, and a tick of the reaper, which may lower `low` of admitted jobs. Workers finish jobs,
- * an operator cancels one that waits, the limit changes. All can roll back.
+ * an operator cancels one that waits, the limit changes. All can roll back. -DBLOCK: a dead letter stops the group until
+ * an operator decides about it.
  *
  * Events are taken up all at once, so of each kind the least place and the sum of the credits are enough.
  */
@@ -24,19 +25,21 @@
 #define GATED 1
 #define ADMITTED 2
 #define GONE 3
+#define LETTER 4 /* admitted_job.dead */
 #define NONE 9
 
 byte state[5];              /* of a job: delayed_job with a gate, or admitted_job */
 byte low[5], terms_of[5];   /* admitted_job.low, .terms */
 byte row[5];                /* the transaction that has locked the job's row */
 byte limit = LIMIT, group_terms; /* queue */
-byte gate_lock, faults;
+byte gate_lock, faults, letters;
 byte most[3];               /* ghost: the highest limit since a transaction began */
 
 /* gate_event: of jobs that came, of settings, what openers leave; and by terms, of jobs that have left */
 byte came = NONE;
 byte left[3] = NONE, credit[3];
 
+#define STOPPED (state[1] == LETTER || state[2] == LETTER || state[3] == LETTER || state[4] == LETTER)
 inline note(which, its_place) { which = (its_place < which -> its_place : which) }
 
 #ifdef MUT_OLD_SETTINGS /* who has read the settings before they changed goes by the old ones */
@@ -52,7 +55,8 @@ inline note(which, its_place) { which = (its_place < which -> its_place : which)
 
 inline count_admitted()
 {
-    n = 0; k = 1; do :: k <= J -> if :: state[k] == ADMITTED -> n++ :: else fi; k++ :: else -> break od; k = 0
+    n = 0; k = 1;
+    do :: k <= J -> if :: state[k] == ADMITTED || state[k] == LETTER -> n++ :: else fi; k++ :: else -> break od; k = 0
 }
 
 /* _open_gates(): the events, and how many may be admitted */
@@ -70,10 +74,13 @@ inline take_up()
         fi; k++
     :: else -> break
     od;
+#ifndef MUT_LETTER_IGNORED
+    shut = STOPPED;
+#endif
     if
-    :: start == NONE -> n = 0
-    :: start != NONE && !counted -> n = freed
-    :: start != NONE && counted ->
+    :: start == NONE || shut -> n = 0
+    :: start != NONE && !shut && !counted -> n = freed
+    :: start != NONE && !shut && counted ->
 #ifdef MUT_COUNTED_FIRST
         n = before;
 #else
@@ -113,7 +120,7 @@ inline admit()
     :: k <= J ->
         if
         :: state[k] == GATED && row[k] != me -> free = 0
-        :: state[k] == GATED && row[k] == me -> assert(free)
+        :: state[k] == GATED && row[k] == me -> assert(free && !(STOPPED))
         :: else
         fi; k++
     :: else -> break
@@ -125,7 +132,7 @@ inline lower()
 {
     to = NONE;
 #ifndef MUT_LOW_STAYS
-    if :: n == 0 -> to = start :: else fi;
+    if :: n == 0 && !shut -> to = start :: else fi;
 #endif
 #ifndef MUT_NOT_LOWERED
     if :: counted && n > 0 && n < q_limit && found == n -> to = last :: else fi;
@@ -169,7 +176,7 @@ inline end_transaction()
 {
     gate_lock = (gate_lock == me -> 0 : gate_lock);
     most[me] = 0; q_limit = 0; q_terms = 0; start = 0; n = 0; freed = 0; found = 0; last = 0; to = 0; again = 0; before = 0;
-    counted = 0; free = 0; my_came = NONE; k = 0;
+    counted = 0; free = 0; shut = 0; my_came = NONE; k = 0;
     do :: k <= CHANGES -> my_left[k] = NONE; my_credit[k] = 0; k++ :: else -> break od; k = 0
 }
 
@@ -177,7 +184,7 @@ inline end_transaction()
 
 proctype opener(byte me; bit tick)
 {
-    byte q_limit, q_terms, start, n, freed, found, last, to, again, before, k; bit counted, free;
+    byte q_limit, q_terms, start, n, freed, found, last, to, again, before, k; bit counted, free, shut;
     byte my_came = NONE, my_left[3] = NONE, my_credit[3];
 end:
     do
@@ -230,6 +237,9 @@ end:
             credit[terms_of[j]]++;
 #endif
             low[j] = 0; terms_of[j] = 0; j = 0 }
+#ifdef BLOCK
+       :: atomic { letters < 1 -> letters++; state[j] = LETTER; row[j] = 0; j = 0 } /* _leave_unfinished() */
+#endif
        :: atomic { faults < FAULTS -> faults++; row[j] = 0; j = 0 }
        fi
     od
@@ -263,6 +273,24 @@ end:
     fi
 }
 
+#ifdef BLOCK
+/* redrive(); or the letter is purged, or the group unblocked */
+proctype decider(byte me)
+{
+    byte j;
+end:
+    do
+    :: atomic {
+        LOCK_ONE(LETTER); row[j] = 0;
+        if :: state[j] = ADMITTED :: state[j] = GONE; low[j] = 0; terms_of[j] = 0 fi;
+#ifndef MUT_REDRIVE_SILENTLY
+        came = 0;
+#endif
+        j = 0 }
+    od
+}
+#endif
+
 /* group_set() */
 proctype settings()
 {
@@ -283,7 +311,7 @@ end:
 #define FIRST (state[1] == GATED -> 1 : (state[2] == GATED -> 2 : (state[3] == GATED -> 3 : (state[4] == GATED -> 4 : 0))))
 #define OPENS(p) (came < (p) || left[0] < (p) || left[1] < (p) || left[2] < (p))
 #define AT_REST (gate_lock == 0 && row[1] == 0 && row[2] == 0 && row[3] == 0 && row[4] == 0)
-#define STRANDED (FIRST != 0 && (IN(1)) + (IN(2)) + (IN(3)) + (IN(4)) < limit && !(OPENS(FIRST)))
+#define STRANDED (FIRST != 0 && !(STOPPED) && (IN(1)) + (IN(2)) + (IN(3)) + (IN(4)) < limit && !(OPENS(FIRST)))
 
 proctype monitor()
 {
@@ -300,6 +328,9 @@ init
         run producer();
 #ifdef CANCEL
         run operator(20);
+#endif
+#ifdef BLOCK
+        run decider(21);
 #endif
         run settings(); run monitor()
     }

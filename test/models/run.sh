@@ -104,6 +104,7 @@ holds gates -DCANCEL
 holds gates -DW2 -DLIMIT=1
 holds gates -DCHANGES=2
 holds gates -DJ=4
+holds gates -DBLOCK
 holds gates -DLIVE
 found gates -DMUT_NO_LOCK
 found gates -DMUT_COUNTED_FIRST
@@ -116,6 +117,8 @@ found gates -DMUT_LOW_STAYS
 found gates -DCANCEL -DMUT_CANDIDATE_PASSED
 found gates -DMUT_COMES_SILENTLY
 found gates -DMUT_LEAVES_SILENTLY
+found gates -DBLOCK -DMUT_LETTER_IGNORED
+found gates -DBLOCK -DMUT_REDRIVE_SILENTLY
 LIST
     if [ "$scope" = all ]; then
         cat <<'LIST'
@@ -134,6 +137,7 @@ holds sema -DROUNDS=1 -DRESIZE
 holds cron -DHELD -DSET_BACK -DNS=3 -DFAULTS=3
 holds gates -DW2 -DCANCEL -DCHANGES=2
 holds gates -DLIVE -DCANCEL
+holds gates -DLIVE -DBLOCK
 LIST
     fi
 }
