@@ -1,6 +1,6 @@
 # places that were freed under another limit count as before
 # function: _open_gates
-# roles: worker sql reaper group keeper
+# roles: worker sql reaper group keeper slow
 # faults: -
 # pace: 4
 # seconds: 60
