@@ -2,4 +2,4 @@
 # file: src/table/table_write.c
 # roles: counter
 # faults: lost_answer cut terminate
-s/&o, p->op);/&o, NULL);/
+s/&o, p->op);/\&o, NULL);/
