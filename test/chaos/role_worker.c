@@ -168,7 +168,7 @@ void role_slow(void)
 
     h = open_handle();
     while (going()) {
-        j.queue = GROUPED + draw(4), j.lease_ms = 6000;
+        j.queue = draw(8) ? GROUPED + draw(4) : 4, j.lease_ms = 6000; /* 4: ticks */
         claim(&j, 33, false);
         for (size_t i = 0; i < j.n; i++) {
             nap_ms(calm() ? 0 : draw(200));
