@@ -2,4 +2,5 @@
 # file: src/table/table_write.c
 # roles: counter
 # faults: lost_answer cut terminate
+# seconds: 30
 s/&o, p->op);/\&o, NULL);/
