@@ -172,7 +172,8 @@ void role_slow(void)
         claim(&j, 33, false);
         for (size_t i = 0; i < j.n; i++) {
             nap_ms(calm() ? 0 : draw(200));
-            verb(OP_don, &j, i, 1, 0);
+            const bool dead = j.queue == 8 && !calm() && draw(40) == 0; /* it stops its group */
+            verb(dead ? OP_ded : OP_don, &j, i, 1, 0);
         }
         if (j.n == 0) nap_ms(draw(30));
     }
