@@ -290,7 +290,7 @@ fuzz: $(G)/stamp
 
 # -- checks without running anything ---------------------------------------------------------------
 
-lint: lint-layers lint-circles lint-banned lint-budget lint-rules lint-mutants lint-words check-header check-examples lint-tidy lint-cppcheck lint-shell
+lint: lint-layers lint-circles lint-banned lint-budget lint-length lint-rules lint-mutants lint-words check-header check-examples lint-tidy lint-cppcheck lint-shell
 
 lint-layers:
 	@awk -f test/lint/layers.awk $(SRC) $(SRC_H)
@@ -302,11 +302,14 @@ lint-circles: $(OBJ)
 # how large the engine's SQL and its explanation may be
 lint-budget:
 	@LC_ALL=C awk -f test/lint/budget.awk migrations/000[1-8]_*.sql $(wildcard doc/engine.md) doc/decisions/*.md
+# a long test file says why it is not split
+lint-length:
+	@LC_ALL=C awk -f test/lint/length.awk $(wildcard test/*/*.[ch])
 # phrases that readers had to read twice, in pages, messages and comments of the schema; links of pages that lead nowhere
 lint-words:
-	@LC_ALL=C.UTF-8 awk -v allow=test/lint/words.allow -f test/lint/words.awk README.md CONTRIBUTING.md SECURITY.md \
-	  $(wildcard doc/*.md doc/howto/*.md doc/man/*.[157]) $(wildcard migrations/*.sql) $(SRC) $(EX_SRC) $(CLI_SRC)
-	@LC_ALL=C awk -f test/lint/links.awk $(wildcard *.md bench/*.md doc/*.md doc/*/*.md)
+	@LC_ALL=C.UTF-8 awk -v allow=test/lint/words.allow -f test/lint/words.awk README.md CONTRIBUTING.md SECURITY.md bench/README.md $(wildcard test/*/README.md examples/*/README.md) \
+	  $(wildcard doc/*.md doc/howto/*.md doc/man/*.[157]) $(HEADERS) inc/pgwork.hpp $(wildcard migrations/*.sql) $(SRC) $(EX_SRC) $(CLI_SRC)
+	@LC_ALL=C awk -f test/lint/links.awk $(wildcard *.md bench/*.md doc/*.md doc/*/*.md test/*/*.md examples/*/*.md)
 # one file at a time: clang-tidy 14 takes a second file's va_start for unknown
 lint-tidy: $(G)/stamp
 	@if command -v clang-tidy >/dev/null; then \
@@ -434,14 +437,14 @@ help:
 	@echo 'test:   check check-it check-asan check-ubsan check-tsan check-valgrind check-models check-abi check-fuzz cover fuzz chaos chaos-mutants check-surroundings'
 	@echo '        check-full: all of them, and lint; check-matrix: ./run test on each of VERSIONS="$(VERSIONS)"'
 	@echo '        a part of check-it, -asan, -ubsan, -tsan, -valgrind: TESTS="test:test_queue test:test_it_queue"'
-	@echo 'lint:   lint (lint-layers lint-circles lint-banned lint-rules lint-mutants lint-words check-header check-examples lint-tidy lint-cppcheck lint-shell)'
+	@echo 'lint:   lint (lint-layers lint-circles lint-banned lint-length lint-rules lint-mutants lint-words check-header check-examples lint-tidy lint-cppcheck lint-shell)'
 	@echo '        lint-analyzer: gcc -fanalyzer; lint-budget: how large the engine and its explanation may be'
 	@echo 'style:  format format-check'
 	@echo 'ship:   install uninstall dist reference      (PREFIX=$(PREFIX) DESTDIR=$(DESTDIR))'
 	@echo 'all in one, on a bare machine: ./run test'
 
 .PHONY: .FORCE check-surroundings all reference lib shared static cli examples bench bench-programs chaos chaos-check chaos-mutants chaos-programs gen gen-sql ceedling check check-it check-asan check-ubsan \
-  check-tsan check-valgrind check-models check-full check-matrix check-fuzz cover fuzz lint lint-layers lint-circles lint-banned lint-budget lint-rules lint-mutants lint-words lint-analyzer lint-tidy lint-cppcheck \
+  check-tsan check-valgrind check-models check-full check-matrix check-fuzz cover fuzz lint lint-layers lint-circles lint-banned lint-budget lint-length lint-rules lint-mutants lint-words lint-analyzer lint-tidy lint-cppcheck \
   lint-shell check-header check-examples check-abi format format-check install uninstall dist clean help
 .DELETE_ON_ERROR:
 .SECONDARY:

@@ -213,8 +213,8 @@ put() {
     esac
 }
 
-# stock WHO N [BYTES]: N ready jobs at least and none leased, so that every round starts alike
-stock() {
+# fill_queue WHO N [BYTES]: N ready jobs at least and none leased, so that every round starts alike
+fill_queue() {
     case $1 in
     pgwork*) sql -c 'DELETE FROM pgwork.live_job WHERE token IS NOT NULL' ;;
     engine1*) sql -c 'DELETE FROM engine1.live_job WHERE token IS NOT NULL' -c 'TRUNCATE engine1.pack, engine1.pack_out' ;;
@@ -244,14 +244,14 @@ burn() {
     rate=$(calc "$per_call * $tps")
 }
 
-# supplied WHO SCRIPT CLIENTS BATCH [pgbench arguments]: burn() out of a stock that is enough. On a machine so fast that it was not, again out of
-# twice as many, three times at most; the next round begins with these.
+# supplied WHO SCRIPT CLIENTS BATCH [pgbench arguments]: burn() from a queue that is full enough. If a fast machine empties it, again with
+# twice as many jobs, three times at most. The next round begins with that number.
 supplied() {
     su_plenty=$(echo "plenty_$1_$3_$4" | tr -c 'a-z0-9\n' _)
     for su_more in 3 2 1 0; do
         eval "su_times=\${$su_plenty:-1}"
         # shellcheck disable=SC2154  # by eval
-        stock "$1" $(($(enough "$1" "$4" "$3") * su_times))
+        fill_queue "$1" $(($(enough "$1" "$4" "$3") * su_times))
         burn "$@"
         if [ -z "$ran_out" ] || [ $su_more = 0 ]; then return; fi
         eval "$su_plenty=$((su_times * 2))"
@@ -358,7 +358,7 @@ lib_claim() {
     sed "/^--/d; s/\$1/'$2'/; s/\$2/:ids/g; s/\$3/:tokens/; s/\$4/:n/; s/\$5/'bench'/; s/\$6/NULL/; s/\$7/false/" "$1/src/sql/job_complete_and_claim.sql"
 }
 
-# The textbook's claim: rows are locked under a limit and updated where they lie, which is faster than a join with what
+# The claim of the one-table queue: rows are locked under a limit and updated where they lie, which is faster than a join with what
 # was locked; plain statements are faster than functions.
 onetable_claim="UPDATE onetable.job SET state = 1, attempt = attempt + 1, token = (SELECT (random() * 9e18)::bigint + 1), lease_until = clock_timestamp() + interval '30 s'
  WHERE ctid = ANY (ARRAY(SELECT ctid FROM onetable.job WHERE state = 0 AND run_at <= clock_timestamp() ORDER BY priority, run_at, id LIMIT :n FOR UPDATE SKIP LOCKED))

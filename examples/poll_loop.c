@@ -74,7 +74,7 @@ static void on_claim(pgw *h, pgw_status st, void *arg)
     (void)arg;
     if (failed(h, st)) return;
     if (st == PGW_OUTCOME_EMPTY) {
-        puts("somebody else was faster");
+        puts("another worker was faster");
         release_others(h);
         return;
     }

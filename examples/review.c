@@ -72,7 +72,7 @@ static int review(pgw *h, const pgw_table *t, const char *reviewer, int max)
             f.set = "grade = $1", f.values = values, f.values_count = 1;
             st = pgw_table_finish(h, t, &ref, 1, &f);
             if (st == PGW_ELEASE) {
-                printf("%s %s: somebody else has it by now\n", key[0], key[1]);
+                printf("%s %s: another reviewer has it by now\n", key[0], key[1]);
             } else if (st == PGW_OK) {
                 printf("%s %s: %s\n", key[0], key[1], grade);
                 reviewed++;

@@ -12,8 +12,8 @@
  *                DELAYED ---+ |      fail or snooze: later    |  |
  *                   ^         |                               |  |
  *                   +---------|-------------------------------+  |
- *                             |  redrive                         |  attempts used up, or failed for
- * good DEAD <------------------------------+
+ *                             |  redrive                         |  attempts used up, or declared
+ *                            DEAD <------------------------------+  dead
  *
  * This header includes all others:
  *
@@ -32,7 +32,7 @@
  *   pgwork/lock.h     locks across machines
  *   pgwork/rate.h     rates across machines
  *   pgwork/sema.h     semaphores across machines
- *   pgwork/watch.h    workers, counts, what is late, demand
+ *   pgwork/watch.h    reports of workers, waiting for a job, overdue jobs, demand
  *   pgwork/admin.h    migrations, doctor
  *
  * In the examples `h` is an open handle and `st` a pgw_status. Other names that an example does

@@ -978,7 +978,7 @@ public:
         h.check(st);
         return rows(r);
     }
-    /** Reads the row, calls fn(edit &), and writes the columns that it set. If somebody else wrote
+    /** Reads the row, calls fn(edit &), and writes the columns that it set. If another session wrote
      * meanwhile, it starts again. An exception of fn ends it and is thrown again. */
     template <class F>
     pgw_status process(handle &h, const texts &key, F &&fn,

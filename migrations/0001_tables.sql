@@ -1,19 +1,19 @@
--- 0001: what is stored; doc/engine.md explains it. The tables are private: only the functions of the later files read
--- and write them. The one exception is the library's bulk load (src/sql/load_*.sql), for the role that owns them.
+-- 0001: the tables, explained in doc/engine.md. They are private: only the functions of the later files read and write
+-- them. The one exception is the library's bulk load (src/sql/load_*.sql), for the role that owns them.
 
--- Every client uses UTF8. In a database of another encoding a text may exist that cannot be sent to a client.
+-- Every client uses UTF8. A database with another encoding may contain text that cannot be sent to a client.
 DO $$
 DECLARE name text := split_part('pgwork.', '.', 1);
 BEGIN
     IF current_setting('server_encoding') <> 'UTF8' THEN
-        RAISE EXCEPTION 'database % is encoded in %: pgwork needs UTF8',
-            quote_ident(current_database()), current_setting('server_encoding') USING ERRCODE = 'PW007',
-            HINT = 'make another one: CREATE DATABASE name ENCODING ''UTF8'' LOCALE ''C'' TEMPLATE template0';
+        RAISE EXCEPTION 'database "%" has the encoding "%": expected "UTF8"',
+            current_database(), current_setting('server_encoding') USING ERRCODE = 'PW007',
+            HINT = 'create another one: CREATE DATABASE name ENCODING ''UTF8'' LOCALE ''C'' TEMPLATE template0';
     ELSIF to_regnamespace(name) IS NULL THEN
         CREATE SCHEMA pgwork;
     ELSIF (SELECT nspowner FROM pg_namespace WHERE nspname = name)
           <> (SELECT oid FROM pg_roles WHERE rolname = current_user) THEN
-        RAISE EXCEPTION 'schema % is there and belongs to somebody else', name
+        RAISE EXCEPTION 'schema "%" already exists and belongs to another role', name
             USING ERRCODE = 'PW007', HINT = 'migrate as its owner, or choose another schema';
     END IF;
 END $$;
@@ -31,8 +31,8 @@ CREATE VIEW pgwork.migrations AS SELECT * FROM pgwork.migration;
 
 CREATE TABLE pgwork.setting (name text PRIMARY KEY, value text NOT NULL, about text NOT NULL);
 INSERT INTO pgwork.setting VALUES
-    ('implicit_queues', 'on', 'on: the first enqueue makes a queue; off: only queue_create() does'),
-    ('max_queues', '10000', 'no more queues are made than this'),
+    ('implicit_queues', 'on', 'on: the first enqueue creates a queue; off: only queue_create() does'),
+    ('max_queues', '10000', 'the largest number of queues'),
     ('op_retention_ms', '86400000', 'how long an operation id is remembered'),
     ('low_water_marks', 'on', 'on: claims start at low-water marks; off: at the beginning of the queue');
 
@@ -52,24 +52,24 @@ CREATE TABLE pgwork.queue (
     created_at     timestamptz NOT NULL DEFAULT pgwork._now()
 );
 
--- 2^58: position * 32 + lane has to fit into a bigint. CACHE 1: the low-water marks need positions in order.
+-- 2^58: position * 32 + lane must fit into a bigint. CACHE 1: the low-water marks need positions in order.
 CREATE SEQUENCE pgwork.position AS bigint MAXVALUE 288230376151711743 CACHE 1;
 
 -- A row is one job, or up to a hundred jobs that were enqueued or claimed by one call (a batch row). It is ready, or
--- leased to one holder. To lease it changes no indexed column, so that is a HOT update: the fillfactor leaves room for
--- it, and toast_tuple_target keeps rows small enough to fit twice on a page.
+-- leased to one holder. A lease changes no indexed column, so it is a HOT update. The fillfactor leaves space for it,
+-- and toast_tuple_target keeps rows small enough that two versions fit on a page.
 CREATE TABLE pgwork.live_job (
-    pos          bigint NOT NULL DEFAULT nextval('pgwork.position'), -- a job that comes back gets a new one
-    token        uuid,        -- NULL: ready. Otherwise of the claim: pos * 32 + lane, then 64 random bits
+    pos          bigint NOT NULL DEFAULT nextval('pgwork.position'), -- a requeued job gets a new one
+    token        uuid,        -- NULL: ready. Otherwise set by the claim: pos * 32 + lane, 64 random bits
     lease_until timestamptz, created_at timestamptz NOT NULL DEFAULT pgwork._now(), queue integer NOT NULL,
     lane         smallint NOT NULL DEFAULT 1, -- 2 * priority + 1; 2 * priority while quarantined (its last holder died)
     n            integer NOT NULL DEFAULT 1,  -- jobs that are still in the row
     expires_at timestamptz, attempt integer NOT NULL DEFAULT 0,
     max_attempts integer, lease_ms integer, -- NULL: that of the queue
-    id bigint, last_id bigint, -- NULL while a single job lies at its first position, which is its id then
+    id bigint, last_id bigint, -- NULL while a single job is at its first position, which is its id
     kind text NOT NULL DEFAULT '', holder text, payload jsonb, body bytea, key text, error text, tags text[],
-    ready_at     timestamptz, -- NULL: since created_at; otherwise it was delayed, or dead, until then
-    grp text, meta jsonb, gone_ids bigint[], -- jobs of a leased batch row that have left it already
+    ready_at     timestamptz, -- when it became ready after a delay or a redrive; NULL: at created_at
+    grp text, meta jsonb, gone_ids bigint[], -- jobs that have already left a leased batch row
     ids bigint[], kinds text[], payloads jsonb[], created timestamptz[] -- a batch row: an element for each job
 ) WITH (fillfactor = 40, toast_tuple_target = 3200,
         autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_insert_scale_factor = 0.2,
@@ -79,17 +79,17 @@ CREATE INDEX live_job_id ON pgwork.live_job (queue, id, last_id) WHERE id IS NOT
 -- There is no primary key. Without this, every claim would fail once a publication covers all tables.
 ALTER TABLE pgwork.live_job REPLICA IDENTITY FULL;
 
--- Jobs of one row are much alike: lz4 saves WAL and costs no time. pglz would.
+-- Jobs of one row are similar, so lz4 saves WAL and costs no time. (pglz would cost time.)
 DO $$
 BEGIN
     ALTER TABLE pgwork.live_job ALTER ids SET COMPRESSION lz4, ALTER kinds SET COMPRESSION lz4,
         ALTER payloads SET COMPRESSION lz4, ALTER created SET COMPRESSION lz4;
-EXCEPTION WHEN feature_not_supported THEN -- a server that was built without it
+EXCEPTION WHEN feature_not_supported THEN -- the server was built without lz4
     ALTER TABLE pgwork.live_job ALTER ids SET STORAGE EXTERNAL, ALTER kinds SET STORAGE EXTERNAL,
         ALTER payloads SET STORAGE EXTERNAL, ALTER created SET STORAGE EXTERNAL;
 END $$;
 
--- The jobs of a row, one by one. (The planner inlines it.)
+-- Splits a row into its jobs. (The planner inlines it.)
 CREATE FUNCTION pgwork._jobs(j pgwork.live_job)
 RETURNS TABLE (id bigint, kind text, payload jsonb, created_at timestamptz) LANGUAGE sql STABLE ROWS 10 AS $$
     SELECT u.id, u.kind, u.payload, u.created_at
@@ -104,26 +104,26 @@ $$;
 CREATE TABLE pgwork.reaper_tick (
     version    bigint PRIMARY KEY, at timestamptz NOT NULL,
     issued     bigint NOT NULL,   -- the last position drawn, read before `writers`
-    writers    xid[] NOT NULL,    -- transactions that wrote to live_job at that time
-    slow       xid[] NOT NULL,    -- those that had also done so at the tick before ...
-    seen       bigint[] NOT NULL, -- ... and the last tick before they were slow
-    next_queue integer NOT NULL,  -- where the next tick goes on
+    writers    xid[] NOT NULL,    -- transactions that were writing to live_job at that time
+    slow       xid[] NOT NULL,    -- those that were already writing at the tick before ...
+    seen       bigint[] NOT NULL, -- ... and, for each, the last tick before it was slow
+    next_queue integer NOT NULL,  -- the queue at which the next tick continues
     settled    boolean NOT NULL,  -- no mark could move further
-    -- when the reaper's other work was done, and how long it took
+    -- when the reaper last did its other tasks, and how long they took
     promoted_at timestamptz NOT NULL, promote_ms integer NOT NULL, reaped_at timestamptz NOT NULL,
     reap_ms integer NOT NULL, pruned_at timestamptz NOT NULL, prune_ms integer NOT NULL
 ) WITH (autovacuum_vacuum_scale_factor = 0.02);
 
 CREATE TABLE pgwork.mark (
     queue integer NOT NULL, version bigint NOT NULL, -- the tick that wrote it
-    lanes   smallint[] NOT NULL, -- where claims look, in order: ranges of a lane, behind this position ...
+    lanes   smallint[] NOT NULL, -- the ranges that claims read, in order: lane, after this position ...
     starts  bigint[] NOT NULL, stops   bigint[] NOT NULL,   -- ... and up to this one
-    front   integer NOT NULL,    -- the first so many are not of quarantined jobs
-    marks   bigint[] NOT NULL,   -- by lane: the low-water mark; its range has no end
+    front   integer NOT NULL,    -- the number of ranges before the first range of quarantined jobs
+    marks   bigint[] NOT NULL,   -- by lane: the low-water mark, where a range without an end begins
     floors  bigint[] NOT NULL,   -- by lane: there are no rows up to here
-    froms   bigint[] NOT NULL,   -- for `slow`: marks and floors as they were since these ticks ...
-    lows    bigint[] NOT NULL,   -- ... fifty numbers each
-    back    bigint[] NOT NULL,   -- how far a look back between these and the present marks has come
+    froms   bigint[] NOT NULL,   -- for `slow`: the marks and floors that were valid from these ticks on ...
+    lows    bigint[] NOT NULL,   -- ... forty numbers each
+    back    bigint[] NOT NULL,   -- how far the search for late commits has come, from `lows` to the marks
     PRIMARY KEY (queue, version)
 ) WITH (autovacuum_vacuum_scale_factor = 0.02);
 
@@ -139,7 +139,7 @@ CREATE INDEX delayed_job_due ON pgwork.delayed_job (queue, run_at, id);
 -- A dead letter has the time of its death instead of a due time, and the last holder.
 CREATE TABLE pgwork.dead_job (LIKE pgwork.delayed_job, holder text, PRIMARY KEY (queue, id));
 ALTER TABLE pgwork.dead_job RENAME run_at TO died_at;
-ALTER TABLE pgwork.delayed_job ADD gate text, ADD place bigint; -- of a job that waits for others of its group, see 0015
+ALTER TABLE pgwork.delayed_job ADD gate text, ADD place bigint; -- of a gated job, see 0015
 ALTER TABLE pgwork.dead_job ALTER died_at SET DEFAULT pgwork._now();
 CREATE INDEX dead_job_died ON pgwork.dead_job (queue, died_at);
 
@@ -151,13 +151,13 @@ CREATE TABLE pgwork.done_job (
 );
 CREATE INDEX done_job_finished ON pgwork.done_job (queue, finished_at);
 
--- Leased jobs that were cancelled. Not in their rows, because a cancel in an open transaction would lock these.
+-- Cancel requests for leased jobs. Not a column of live_job: a cancel in an open transaction would lock the job.
 CREATE TABLE pgwork.cancel_request (queue integer NOT NULL, id bigint NOT NULL, PRIMARY KEY (queue, id));
 
 CREATE TABLE pgwork.unique_key (
     queue integer NOT NULL, key text NOT NULL, id bigint NOT NULL,
-    free_after  timestamptz,                    -- scope period; NULL: freed by the job's end
-    while_ready boolean NOT NULL DEFAULT false, -- scope ready: also free when the job is not waiting
+    free_after  timestamptz,                    -- scope period; NULL: the end of the job frees it
+    while_ready boolean NOT NULL DEFAULT false, -- scope ready: also free when the job does not wait any more
     PRIMARY KEY (queue, key)
 );
 CREATE INDEX unique_key_free ON pgwork.unique_key (free_after) WHERE free_after IS NOT NULL;
@@ -169,12 +169,12 @@ CREATE TABLE pgwork.operation (
 CREATE INDEX operation_at ON pgwork.operation (at);
 
 CREATE TABLE pgwork.stuck_job (
-    queue integer NOT NULL, -- 0: id 1 is prune() itself
+    queue integer NOT NULL, -- 0, with id 1: prune() itself
     id bigint NOT NULL, error text NOT NULL, since timestamptz NOT NULL DEFAULT pgwork._now(),
     tries integer NOT NULL DEFAULT 1, again_at timestamptz NOT NULL, told boolean NOT NULL DEFAULT false,
-    lane smallint, -- a ready job that was set aside: its lane
+    lane smallint, -- the lane of a ready job that was set aside
     PRIMARY KEY (queue, id)
 );
 
 COMMENT ON SCHEMA pgwork IS 'pgwork: a work queue. Use the functions; the tables are private.';
-COMMENT ON VIEW pgwork.migrations IS 'What was applied to this schema, and when.';
+COMMENT ON VIEW pgwork.migrations IS 'The migrations that were applied to this schema, and when.';

@@ -1,22 +1,22 @@
--- 0002: queues and their settings; what every later function needs of them. Private functions begin with _; they run
--- under the search_path of the public ones, which call them. Errors: PW001 bad argument, PW002 over a limit, PW003 no
--- such queue, PW004 draining, PW005 unique key taken, PW006 not empty. HINT says what to do next.
+-- 0002: queues, their settings, and helpers for the later files. Names of private functions begin with _. They run
+-- under the search_path of the public functions that call them. Errors: PW001 bad argument, PW002 over a limit, PW003
+-- no such queue, PW004 draining, PW005 unique key taken, PW006 not empty. HINT says what to do next.
 
--- `i` says which element of a call's input is refused. It is the DETAIL, which the library reads.
+-- `i` is the number of the refused element in the input of a call. The library reads it from DETAIL.
 CREATE FUNCTION pgwork._raise(code text, message text, hint text, i bigint) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     IF i IS NULL THEN RAISE EXCEPTION '%', message USING ERRCODE = code, HINT = hint; END IF;
-    RAISE EXCEPTION '%', message USING ERRCODE = code, HINT = hint, DETAIL = 'It is number ' || i || ' of this call.';
+    RAISE EXCEPTION '%', message USING ERRCODE = code, HINT = hint, DETAIL = 'This is element ' || i || ' of the call.';
 END $$;
 
 CREATE FUNCTION pgwork._refuse(argument text, value text, allowed text, i bigint DEFAULT NULL) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
-    message text := format('argument %s is %s: allowed is %s', argument,
+    message text := format('argument %s is %s: expected %s', argument,
                            coalesce('"' || left(value, 78) || '"', 'NULL'), allowed);
 BEGIN
     IF i IS NULL THEN RAISE EXCEPTION '%', message USING ERRCODE = 'PW001'; END IF;
-    RAISE EXCEPTION '%', message USING ERRCODE = 'PW001', DETAIL = 'It is number ' || i || ' of this call.';
+    RAISE EXCEPTION '%', message USING ERRCODE = 'PW001', DETAIL = 'This is element ' || i || ' of the call.';
 END $$;
 
 CREATE FUNCTION pgwork._refuse_unless(ok boolean, argument text, value text, allowed text, i bigint DEFAULT NULL)
@@ -26,13 +26,13 @@ BEGIN
 END $$;
 
 CREATE FUNCTION pgwork._check_range(name text, value bigint, low bigint, high bigint, note text DEFAULT '') RETURNS void
-LANGUAGE sql RETURN pgwork._refuse_unless(value BETWEEN low AND high, name, value::text, low || ' .. ' || high || note);
+LANGUAGE sql RETURN pgwork._refuse_unless(value BETWEEN low AND high, name, value::text, low || '..' || high || note);
 
 CREATE FUNCTION pgwork._check_queue_name(name text) RETURNS void LANGUAGE sql
 RETURN pgwork._refuse_unless(octet_length(name) BETWEEN 1 AND 200 AND name !~ '[[:cntrl:]]', 'queue', name,
                              '1 to 200 bytes without control characters');
 
--- The queue's row, or PW003.
+-- Returns the row of a queue. PW003 if there is no such queue.
 CREATE FUNCTION pgwork._queue(name text) RETURNS pgwork.queue LANGUAGE plpgsql AS $$
 DECLARE q pgwork.queue;
 BEGIN
@@ -40,27 +40,27 @@ BEGIN
     IF NOT FOUND THEN
         PERFORM pgwork._check_queue_name(name);
         RAISE EXCEPTION 'there is no queue "%"', name
-            USING ERRCODE = 'PW003', HINT = 'pgwork.queue_create() makes one; names are case-sensitive';
+            USING ERRCODE = 'PW003', HINT = 'pgwork.queue_create() creates one; names are case-sensitive';
     END IF;
     RETURN q;
 END $$;
 
--- Upkeep and lists read every queue. Queues that are being created are not counted.
+-- Limits the number of queues, because upkeep and lists read them all. Does not count uncommitted ones.
 CREATE FUNCTION pgwork._make_queue(name text) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE most CONSTANT bigint := (SELECT s.value FROM pgwork.setting s WHERE s.name = 'max_queues');
 BEGIN
     IF (SELECT count(*) FROM pgwork.queue) >= most THEN
-        PERFORM pgwork._raise('PW002', format('queue "%s" is one too many: at most %s may exist', name, most),
-            'drop queues that are not used, or raise it: SELECT pgwork.setting(''max_queues'', ''20000'')', NULL);
+        PERFORM pgwork._raise('PW002', format('cannot create queue "%s": at most %s queues may exist', name, most),
+            'drop unused queues, or raise the limit: SELECT pgwork.setting(''max_queues'', ''20000'')', NULL);
     END IF;
     INSERT INTO pgwork.queue (name) VALUES (name) ON CONFLICT DO NOTHING;
 END $$;
 
--- The queue's row, created unless the setting implicit_queues is off.
+-- The same, but creates a missing queue, unless the setting implicit_queues is off.
 CREATE FUNCTION pgwork._queue_made(name text) RETURNS pgwork.queue
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    -- Looks first: ON CONFLICT draws a number even if it inserts nothing.
+    -- Checks first, because ON CONFLICT draws an id even if it inserts nothing.
     IF NOT EXISTS (SELECT FROM pgwork.queue t WHERE t.name = _queue_made.name)
        AND (SELECT value FROM pgwork.setting s WHERE s.name = 'implicit_queues') = 'on' THEN
         PERFORM pgwork._check_queue_name(name), pgwork._make_queue(name);
@@ -77,7 +77,7 @@ BEGIN
     PERFORM pgwork._check_queue_name(queue);
     LOOP -- waits for a queue that is being dropped
         PERFORM FROM pgwork.queue t WHERE t.name = queue_create.queue FOR KEY SHARE;
-        EXIT WHEN FOUND; -- otherwise it would draw a number
+        EXIT WHEN FOUND; -- otherwise the INSERT would draw an id
         PERFORM pgwork._make_queue(queue);
     END LOOP;
     PERFORM pgwork.queue_set(queue, lease_ms, max_attempts, backoff_ms, backoff_cap_ms, retention_ms, max_bytes,
@@ -123,15 +123,15 @@ END $$;
 
 CREATE FUNCTION pgwork.queue_drain(queue text) RETURNS void
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp RETURN pgwork._set_state(queue, NULL, true);
--- That long ago. Infinity: any time.
+-- The time older_than_ms ago. NULL or 0: infinity, so that all rows are older.
 CREATE FUNCTION pgwork._before(older_than_ms bigint) RETURNS timestamptz LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM pgwork._check_range('older_than_ms', coalesce(older_than_ms, 0), 0, 3153600000000, ', or NULL for all');
     RETURN CASE WHEN older_than_ms > 0 THEN pgwork._now() - older_than_ms * interval '1 ms' ELSE 'infinity' END;
 END $$;
 
--- Skips leased jobs, and rows that others hold or have just changed. Works in batches: `last` is where a batch ended,
--- as an id, or for live_job as lane * 2^58 + position. A short batch is not always the last, because rows were skipped.
+-- Skips leased jobs, and rows that other transactions have locked or just changed. Works in batches: `last` is where a
+-- batch ended, an id, or for live_job lane * 2^58 + position. A short batch need not be the last: rows are skipped.
 CREATE FUNCTION pgwork.queue_purge(queue text, state text DEFAULT 'ready', batch bigint DEFAULT NULL,
     older_than_ms bigint DEFAULT NULL) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off
@@ -142,7 +142,7 @@ DECLARE
 BEGIN
     PERFORM pgwork._refuse_unless(state IN ('ready', 'delayed', 'dead', 'done', 'all'), 'state', state,
                                   'ready, delayed, dead, done or all'),
-            pgwork._refuse_unless(coalesce(batch, 1) > 0, 'batch', batch::text, '1 and up, or NULL for all');
+            pgwork._refuse_unless(coalesce(batch, 1) > 0, 'batch', batch::text, 'at least 1, or NULL for all');
     before := pgwork._before(older_than_ms);
     FOREACH one IN ARRAY CASE state WHEN 'all' THEN '{ready,delayed,dead,done}' ELSE ARRAY[state] END LOOP
         SELECT 0::bigint AS last INTO went;
@@ -155,7 +155,7 @@ BEGIN
                     RETURNING %3$s, j.key
                 ) SELECT count(*) AS rows, coalesce(sum(d.n), 0) AS jobs, max(d.at) AS last, array_agg(d.id) AS ids,
                          array_agg(d.key) AS keys FROM d $q$,
-                VARIADIC CASE one WHEN 'ready' THEN ARRAY['live_job', -- whose rows may be several jobs
+                VARIADIC CASE one WHEN 'ready' THEN ARRAY['live_job', -- a row may be several jobs
                     't.token IS NULL AND (t.lane, t.pos) > (($2 >> 58)::smallint, $2 & 288230376151711743)'
                     ' ORDER BY t.lane, t.pos', '(j.lane::bigint << 58) + j.pos, coalesce(j.id, j.pos), j.n']
                 ELSE ARRAY[one || '_job', 't.id > $2 ORDER BY t.id', 'j.id, j.id, 1'] END)
@@ -180,18 +180,18 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE q pgwork.queue := pgwork._queue(queue_drop.queue); place text;
 BEGIN
     IF force IS NOT TRUE AND current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
-        RAISE EXCEPTION 'a queue is not dropped at %: jobs that this transaction cannot see would go with it',
-                        current_setting('transaction_isolation')
+        RAISE EXCEPTION 'cannot drop queue "%" at isolation level "%": it may have jobs outside of this snapshot',
+                        q.name, current_setting('transaction_isolation')
             USING ERRCODE = 'feature_not_supported', HINT = 'drop it at READ COMMITTED, or pass force => true';
     END IF;
-    -- The row first: an enqueue that reads it later finds no queue. One that read it earlier and commits
-    -- later leaves jobs of a missing queue, which are invisible; prune() deletes them. So: drain, wait, drop.
+    -- Deletes the row first: a later enqueue finds no queue. An enqueue that read the row before and commits
+    -- afterwards leaves invisible jobs, which prune() deletes. So drain the queue, wait, then drop it.
     DELETE FROM pgwork.queue t WHERE t.id = q.id;
     IF force IS NOT TRUE AND (EXISTS (SELECT FROM pgwork.live_job j WHERE j.queue = q.id)
                            OR EXISTS (SELECT FROM pgwork.delayed_job j WHERE j.queue = q.id)
                            OR EXISTS (SELECT FROM pgwork.dead_job j WHERE j.queue = q.id)) THEN
         RAISE EXCEPTION 'queue "%" still has jobs', q.name
-            USING ERRCODE = 'PW006', HINT = 'queue_purge() it first, or pass force => true to lose them';
+            USING ERRCODE = 'PW006', HINT = 'delete them with pgwork.queue_purge(), or pass force => true';
     END IF;
     FOREACH place IN ARRAY pgwork._places() LOOP
         EXECUTE format('DELETE FROM pgwork.%I j WHERE j.queue = $1', place) USING q.id;
@@ -207,7 +207,7 @@ BEGIN
     IF value IS NULL THEN RETURN now_is; END IF;
     PERFORM pgwork._refuse_unless(value IN ('on', 'off'), 'value', value, 'on or off') WHERE now_is IN ('on', 'off');
     PERFORM pgwork._refuse_unless(CASE WHEN value ~ '^[0-9]{1,15}$' THEN value::bigint <= 3153600000000 END,
-                                  'value', value, 'a number, 0 .. 3153600000000') WHERE now_is NOT IN ('on', 'off');
+                                  'value', value, '0..3153600000000') WHERE now_is NOT IN ('on', 'off');
     UPDATE pgwork.setting s SET value = setting.value WHERE s.name = setting.name;
     RETURN value;
 END $$;
@@ -220,8 +220,8 @@ END $$;
 CREATE FUNCTION pgwork._lock(what text, number integer) RETURNS bigint
 LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN (hashtextextended('pgwork.' || what, 0) >> 1) + number;
 
--- Locks of a queue's waiters: 0 .. 255 a slot, 256 .. 271 a group, 272 all. 512 + slot is held by a
--- transaction that wakes up that slot. By name, so that the key stays the same if the queue is created again.
+-- The lock keys of a queue's waiters: 0..255 a slot, 256..271 a group, 272 all. A transaction that wakes up a slot
+-- holds 512 + slot. Keys depend on the name, so they stay the same if the queue is dropped and created again.
 CREATE FUNCTION pgwork._waiters(queue text, which integer) RETURNS bigint
 LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN (hashtextextended('pgwork.' || queue, 1) >> 1) + which;
 
@@ -230,7 +230,7 @@ CREATE FUNCTION pgwork._held(key bigint) RETURNS boolean
 LANGUAGE sql RETURN CASE WHEN pg_try_advisory_lock(key) THEN NOT pg_advisory_unlock(key) ELSE true END;
 
 -- Whether a notification may be sent. While a listening session of any database keeps a transaction open, the
--- server keeps all later notifications. When it has no room left, transactions with NOTIFY cannot commit.
+-- server keeps all later notifications. When their storage is full, transactions with NOTIFY cannot commit.
 CREATE FUNCTION pgwork._may_notify() RETURNS boolean LANGUAGE sql RETURN pg_notification_queue_usage() < 0.9;
 
 -- Wakes up as many waiters as there are jobs, at commit. NOTIFY locks the whole database at commit, so it is sent
@@ -258,7 +258,7 @@ END $$;
 
 CREATE FUNCTION pgwork.idle(queues text[], slot integer DEFAULT 0) RETURNS text[]
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '1s' AS $$
-DECLARE key bigint; ours bigint[] := '{}'; -- locks of the session: a failure has to undo them
+DECLARE key bigint; ours bigint[] := '{}'; -- session locks, which a failure must release
 BEGIN
     PERFORM pgwork._check_range('slot', slot, 0, 255);
     FOR key IN SELECT k FROM unnest(queues) q CROSS JOIN unnest(ARRAY[slot, 256 + slot / 16, 272]) w
@@ -285,10 +285,10 @@ RETURN ARRAY(SELECT n FROM unnest(queues) n WHERE NOT EXISTS (SELECT FROM pgwork
 
 COMMENT ON FUNCTION pgwork.queue_create IS 'Creates a queue, or changes the given settings of an existing one.';
 COMMENT ON FUNCTION pgwork.queue_set IS 'Changes settings of a queue; NULL leaves a setting unchanged.';
-COMMENT ON FUNCTION pgwork.queue_drain IS 'Stops enqueues until queue_resume(); claims go on.';
+COMMENT ON FUNCTION pgwork.queue_drain IS 'Stops enqueues until queue_resume(); claims continue.';
 COMMENT ON FUNCTION pgwork.queue_purge IS 'Deletes jobs by state, never leased ones. Returns their number.';
 COMMENT ON FUNCTION pgwork.queue_drop IS 'Removes a queue; refuses while it has jobs unless forced. Drain it first.';
 COMMENT ON FUNCTION pgwork.setting IS 'Reads a setting of the schema, or sets it.';
-COMMENT ON FUNCTION pgwork.idle IS 'Registers a waiter: LISTEN first, claim once after. Returns absent().';
+COMMENT ON FUNCTION pgwork.idle IS 'Registers a waiter. LISTEN before it, claim once after it. Returns absent().';
 COMMENT ON FUNCTION pgwork.awake IS 'Undoes idle() for the same queues and slot.';
-COMMENT ON FUNCTION pgwork.absent IS 'Returns those of these queues that do not exist: a claim does not report it.';
+COMMENT ON FUNCTION pgwork.absent IS 'Returns the given queues that do not exist, which a claim does not report.';

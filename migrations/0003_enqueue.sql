@@ -1,10 +1,10 @@
 -- 0003: producers. A job exists from the commit of the transaction that enqueued it. Every function
--- that draws positions first takes the transaction's id and the lock of live_job. By these two the
--- low-water marks (0004_marks.sql) find a transaction that may own a position.
+-- that draws positions first gets a transaction id and the lock of live_job. By these two the
+-- low-water marks (0004_marks.sql) recognize a transaction that may own a position.
 
 -- Finds live jobs by id. `first` is the id of a job's row, NULL for a job at its first position. Here
 -- and in later joins even the queue comes from the list of wanted ids, by = ANY, so that no plan can
--- start with all jobs. Such a plan looks cheap while the table is empty, and is kept when it has grown.
+-- start with all jobs. Such a plan seems cheap while the table is empty, and stays when it has grown.
 CREATE FUNCTION pgwork._find(queue integer, id bigint)
 RETURNS TABLE (lane smallint, pos bigint, first bigint, leased boolean, shared boolean) LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
@@ -15,7 +15,7 @@ BEGIN
       JOIN pgwork.live_job j ON j.queue = ANY (ARRAY[p.queue]) AND j.lane = p.lane AND j.pos = p.pos AND j.id IS NULL
      LIMIT 1;
     IF NOT FOUND THEN
-        -- All ids of a batch row agree except for their last 19 bits, so few rows qualify.
+        -- All ids of a batch row are equal except for their last 19 bits, so few rows qualify.
         RETURN QUERY SELECT j.lane, j.pos, j.id, j.token IS NOT NULL, j.ids IS NOT NULL FROM pgwork.live_job j
          WHERE j.queue = _find.queue AND j.id BETWEEN _find.id & ~524287::bigint AND _find.id AND j.last_id >= _find.id
            AND CASE WHEN j.ids IS NULL THEN j.id = _find.id
@@ -30,7 +30,7 @@ BEGIN
         OR EXISTS (SELECT FROM pgwork.delayed_job j WHERE j.queue = _waits.queue AND j.id = _waits.id);
 END $$;
 
--- The size of a job. A payload from a table may be compressed.
+-- The size of a job in bytes. A payload that was read from a table may be compressed.
 CREATE FUNCTION pgwork._bytes(payload jsonb, body bytea) RETURNS bigint LANGUAGE sql STABLE
 RETURN coalesce(CASE WHEN pg_column_compression(payload) IS NULL THEN pg_column_size(payload)
                      ELSE octet_length(payload::text) END, 0)::bigint + coalesce(octet_length(body), 0);
@@ -46,23 +46,23 @@ DECLARE
 BEGIN
     IF bytes > q.max_bytes THEN
         PERFORM pgwork._raise('PW002',
-            format('payload and body are %s bytes: queue "%s" takes at most %s', bytes, q.name, q.max_bytes),
-            'store large data elsewhere and enqueue its name, or raise max_bytes with queue_set()', i);
+            format('payload and body have %s bytes: queue "%s" allows at most %s', bytes, q.name, q.max_bytes),
+            'store large data elsewhere and enqueue a reference, or raise max_bytes with pgwork.queue_set()', i);
     END IF;
     PERFORM pgwork._refuse(c.name, c.value, c.allowed, i)
        FROM (VALUES (octet_length(j.kind) > 255 OR j.kind ~ '[[:cntrl:]]', 'kind', j.kind, words),
-                    (j.priority NOT BETWEEN 0 AND 9, 'priority', j.priority::text, '0 (first) .. 9'),
+                    (j.priority NOT BETWEEN 0 AND 9, 'priority', j.priority::text, '0..9 (0 comes first)'),
                     (nullif(j.max_attempts, -1) NOT BETWEEN 1 AND 1000, 'max_attempts', j.max_attempts::text,
-                     '1 .. 1000, or -1'), (j.lease_ms NOT BETWEEN 100 AND 86400000, 'lease_ms', j.lease_ms::text,
-                     '100 .. 86400000'), (cardinality(j.tags) > 32, 'tags', cardinality(j.tags) || ' tags', 'up to 32'),
+                     '1..1000, or -1'), (j.lease_ms NOT BETWEEN 100 AND 86400000, 'lease_ms', j.lease_ms::text,
+                     '100..86400000'), (cardinality(j.tags) > 32, 'tags', cardinality(j.tags) || ' tags', 'at most 32'),
                     (array_ndims(j.tags) > 1, 'tags', 'an array with bounds ' || array_dims(j.tags), 'one dimension'),
                     (octet_length(j.key) NOT BETWEEN 1 AND 255 OR j.key ~ '[[:cntrl:]]', 'key', j.key, names),
                     (octet_length(j.grp) NOT BETWEEN 1 AND 255 OR j.grp ~ '[[:cntrl:]]', 'grp', j.grp, names),
                     (NOT (j.expires_at > '-infinity' AND j.expires_at < '294247-01-10 00:00Z'), -- 64 bits of us
                      'expires_at', j.expires_at::text, 'a time before 294247-01-10'),
                     (jsonb_typeof(j.meta) <> 'object' OR pg_column_size(j.meta) > 65536, 'meta',
-                     'JSON ' || jsonb_typeof(j.meta), 'an object of up to 64 KB'), (j.meta -> 'timeout_ms'
-                     NOT BETWEEN '1' AND '2592000000', 'meta.timeout_ms', j.meta ->> 'timeout_ms', '1 .. 2592000000')
+                     'JSON ' || jsonb_typeof(j.meta), 'a JSON object of at most 64 KB'), (j.meta -> 'timeout_ms'
+                     NOT BETWEEN '1' AND '2592000000', 'meta.timeout_ms', j.meta ->> 'timeout_ms', '1..2592000000')
              UNION ALL SELECT octet_length(t) > 255 OR t ~ '[[:cntrl:]]', 'tags', t, words FROM unnest(j.tags) t
             ) c (bad, name, value, allowed) WHERE c.bad;
 END $$;
@@ -73,9 +73,9 @@ LANGUAGE plpgsql AS $$
 DECLARE top CONSTANT timestamptz := pgwork._now() + interval '315360000 s';
 BEGIN
     PERFORM pgwork._refuse_unless(num_nulls(run_at, delay_ms) > 0, 'delay_ms', delay_ms::text,
-                                  'nothing together with run_at', i),
+                                  'NULL together with run_at', i),
             pgwork._refuse_unless(coalesce(delay_ms, 0) BETWEEN 0 AND 315360000000, 'delay_ms', delay_ms::text,
-                                  '0 .. 315360000000 (ten years)', i),
+                                  '0..315360000000 (ten years)', i),
             pgwork._refuse_unless(coalesce(run_at > '-infinity' AND run_at <= top, true), 'run_at', run_at::text,
                                   'a time up to ' || top::date || ' (ten years from now)', i);
     RETURN coalesce(run_at, pgwork._now() + nullif(delay_ms, 0) * interval '1 ms');
@@ -88,13 +88,13 @@ BEGIN
     WHILE _begin.op IS NOT NULL LOOP
         INSERT INTO pgwork.operation (queue, op, ids) VALUES (q.id, _begin.op, '{}') ON CONFLICT DO NOTHING;
         EXIT WHEN FOUND; -- _put() completes it
-        -- To lock it is a write, so this answer, too, waits for the disk, and for a synchronous standby.
+        -- The row lock is a write, so this answer also waits for the disk, and for a synchronous standby.
         SELECT o.ids INTO before FROM pgwork.operation o WHERE o.queue = q.id AND o.op = _begin.op FOR KEY SHARE;
         IF FOUND THEN RETURN before; END IF; -- otherwise it has just been pruned
     END LOOP;
     IF q.draining THEN
-        RAISE EXCEPTION 'queue "%" is being drained and takes no jobs', q.name
-            USING ERRCODE = 'PW004', HINT = 'queue_resume() opens it again';
+        RAISE EXCEPTION 'queue "%" is being drained and accepts no jobs', q.name
+            USING ERRCODE = 'PW004', HINT = 'pgwork.queue_resume() opens it again';
     END IF;
     PERFORM pg_current_xact_id();
     LOCK TABLE pgwork.live_job IN ROW EXCLUSIVE MODE;
@@ -121,20 +121,20 @@ BEGIN
         CONTINUE WHEN NOT FOUND; -- freed in the meantime
         waits := EXISTS (SELECT FROM pgwork._unfinished(q.id, ARRAY[taken.id]) u WHERE NOT u.leased);
         IF taken.free_after <= pgwork._now() OR taken.while_ready AND NOT waits THEN
-            -- Its period has ended; or its job was claimed, which frees the key: claims do not read keys.
+            -- The period has ended, or the job was claimed: claims leave the key, so it is freed here.
             UPDATE pgwork.unique_key u SET id = j.id, free_after = until, while_ready = key_scope = 'ready'
              WHERE u.queue = q.id AND u.key = j.key AND u.id = taken.id;
             EXIT WHEN FOUND;
             CONTINUE;
         ELSIF key_policy = 'error' THEN
-            PERFORM pgwork._raise('PW005', format('queue "%s" has a job with this unique key', q.name),
-                                  'it is job ' || taken.id, i);
+            PERFORM pgwork._raise('PW005', format('queue "%s" already has a job with this unique key', q.name),
+                format('wait until job %s frees the key, or pass key_policy => ''skip'' or ''replace''', taken.id), i);
         END IF;
         id := taken.id; outcome := 'exists';
         IF key_policy IN ('replace', 'delay') THEN -- a running job is not changed
             IF pgwork._replace(q, taken.id, j, coalesce(key_replace, '{payload}'),
                                CASE key_policy WHEN 'delay' THEN key_period_ms END) THEN outcome := 'replaced'; END IF;
-            -- Whether the job stopped waiting in the meantime, or waits in another table.
+            -- Tries again if the job no longer waits, or waits in another table now.
             CONTINUE WHEN outcome = 'exists' AND (waits OR pgwork._waits(q.id, taken.id));
         END IF;
         RETURN;
@@ -169,7 +169,7 @@ BEGIN
     RETURNING pos, 'new', pgwork._held(pgwork._waiters(enqueue.queue, 272)) INTO job.id, job.outcome, waiters;
     IF NOT waiters THEN
         RETURN job;
-    ELSIF waiters THEN -- and not NULL: nothing was stored
+    ELSIF waiters THEN -- NULL: nothing was stored
         PERFORM pgwork._wake(t.name, 1) FROM pgwork.queue t WHERE t.name = enqueue.queue AND t.notify;
         RETURN job;
     END IF;
@@ -187,13 +187,13 @@ BEGIN
     RETURN job;
 END $$;
 
--- An argument with many values: one element per job, or one for all. Returns the bytes of all jobs together.
+-- Checks an array argument: one element per job, or one for all. Returns the bytes of all jobs together.
 CREATE FUNCTION pgwork._check_length(n integer, name text, given anyarray) RETURNS bigint LANGUAGE plpgsql AS $$
 BEGIN
     IF cardinality(given) NOT IN (1, n) THEN
         PERFORM pgwork._refuse(name, cardinality(given) || ' elements', 'NULL, 1 or ' || n || ' elements');
     ELSIF array_ndims(given) > 1 OR array_lower(given, 1) <> 1 THEN
-        PERFORM pgwork._refuse(name, 'an array with bounds ' || array_dims(given), 'one dimension that begins with 1');
+        PERFORM pgwork._refuse(name, 'an array with bounds ' || array_dims(given), 'one dimension from index 1');
     END IF;
     RETURN coalesce(pg_column_size(given)::bigint * CASE WHEN cardinality(given) = 1 THEN n ELSE 1 END, 0);
 END $$;
@@ -202,14 +202,14 @@ CREATE FUNCTION pgwork._check_literals(tags text[]) RETURNS void LANGUAGE plpgsq
 BEGIN
     PERFORM t::text[] FROM unnest(tags) t;
 EXCEPTION WHEN data_exception THEN
-    PERFORM pgwork._refuse('tags', 'not an array literal', 'for each job an array as text, like {a,b}');
+    PERFORM pgwork._refuse('tags', 'not an array literal', 'for each job an array as text, such as {a,b}');
 END $$;
 
--- The i-th of these, or the only one.
+-- The i-th element, or the only one.
 CREATE FUNCTION pgwork._ith(given anyarray, i bigint) RETURNS anyelement
 LANGUAGE sql IMMUTABLE AS 'SELECT given[CASE WHEN cardinality(given) = 1 THEN 1 ELSE i END]';
 
--- Stores new jobs; several plain ones as batch rows of a hundred. Returns how many are ready.
+-- Stores new jobs: several plain ones as batch rows of a hundred. Returns the number of ready jobs.
 CREATE FUNCTION pgwork._store(queue integer, jobs pgwork._new_job[]) RETURNS bigint LANGUAGE plpgsql SET jit = off AS $$
 DECLARE now_is CONSTANT timestamptz := pgwork._now(); n_ready bigint;
 BEGIN
@@ -237,7 +237,7 @@ BEGIN
     RETURN n_ready;
 END $$;
 
--- Locks jobs to be replaced: one such call at a time, and in the order of cancel(), so that there is no deadlock.
+-- Locks jobs to be replaced: one such call at a time, and in the lock order of cancel(), so that there is no deadlock.
 CREATE FUNCTION pgwork._lock_replaced(queue integer, keys text[]) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM pg_advisory_xact_lock(pgwork._lock('replace', queue))
@@ -300,7 +300,7 @@ DECLARE
     before bigint[] := pgwork._begin(q, CASE WHEN n > 0 THEN op END); bytes bigint; jobs pgwork._new_job[];
 BEGIN
     IF before IS NOT NULL THEN RETURN QUERY SELECT unnest(before), 'repeated'; RETURN; END IF;
-    PERFORM pgwork._refuse_unless(n <= 10000, 'payloads', n || ' jobs', 'up to 10000');
+    PERFORM pgwork._refuse_unless(n <= 10000, 'payloads', n || ' jobs', 'at most 10000');
     bytes := pg_column_size(payloads);
     IF num_nonnulls(kinds, bodies, priorities, run_ats, delays_ms, max_attempts, leases_ms, tags, keys, grps,
                     expires_ats, metas, ttls_ms) > 0 THEN
@@ -314,7 +314,7 @@ BEGIN
         PERFORM pgwork._check_literals(tags) WHERE tags IS NOT NULL;
     END IF;
     IF bytes > 268435456 AND n > 1 THEN
-        PERFORM pgwork._raise('PW002', format('%s jobs are %s bytes: a call takes at most 268435456', n, bytes),
+        PERFORM pgwork._raise('PW002', format('%s jobs have %s bytes: a call accepts at most 268435456', n, bytes),
                               'enqueue them in several calls', NULL);
     END IF;
     PERFORM pgwork._check_key(keys IS NOT NULL, key_scope, key_policy, key_period_ms, key_replace);
@@ -341,10 +341,10 @@ DECLARE place record; row_at tid; i integer; gone pgwork.live_job; -- what was d
 BEGIN
     SELECT * INTO place FROM pgwork._find(q.id, one);
     IF place.leased THEN
-        INSERT INTO pgwork.cancel_request VALUES (q.id, one) ON CONFLICT DO NOTHING; -- and no lock of its row
+        INSERT INTO pgwork.cancel_request VALUES (q.id, one) ON CONFLICT DO NOTHING; -- does not lock the job's row
         RETURN 'requested';
     ELSIF place.shared THEN
-        -- The lock first, then a new snapshot: the job may have moved while this waited.
+        -- Locks first, then reads with a new snapshot: the job may have moved during the wait.
         SELECT j.ctid INTO row_at FROM pgwork.live_job j
          WHERE j.queue = q.id AND j.lane = place.lane AND j.pos = place.pos AND j.id = place.first FOR UPDATE;
         SELECT * INTO gone FROM pgwork.live_job j WHERE j.ctid = row_at AND j.token IS NULL AND one = ANY (j.ids);
@@ -382,14 +382,14 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit 
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 DECLARE q pgwork.queue := pgwork._queue(cancel.queue); misses integer;
 BEGIN
-    -- In the common order of locking jobs. Otherwise two calls for the same jobs could wait for each other.
+    -- In the common lock order. Otherwise two calls for the same jobs could deadlock.
     FOR id IN SELECT u.id FROM unnest(ids) WITH ORDINALITY u (id, i)
                 LEFT JOIN LATERAL pgwork._find(q.id, u.id) f ON true ORDER BY f.pos, f.lane, u.id, u.i LOOP
         misses := 0;
         LOOP
             status := pgwork._cancel(q, id);
-            -- Each table is read with a new snapshot, and a job can move between two of them. So a
-            -- job is gone if two rounds have not found it.
+            -- Each table is read with a new snapshot, and a job can move from one table to another
+            -- meanwhile. So a job is gone if two rounds have not found it.
             EXIT WHEN status IS NOT NULL OR misses > 1;
             misses := CASE WHEN pgwork._waits(q.id, id) OR EXISTS (SELECT FROM pgwork._find(q.id, id)) THEN 0
                            ELSE misses + 1 END;
@@ -403,5 +403,5 @@ BEGIN
 END $$;
 
 COMMENT ON FUNCTION pgwork.enqueue IS 'Adds a job in your transaction. outcome: new, exists, replaced or repeated.';
-COMMENT ON FUNCTION pgwork.enqueue_many IS 'Adds many jobs at once, all or none; a row for each in order.';
-COMMENT ON FUNCTION pgwork.cancel IS 'Removes waiting jobs (cancelled), asks holders to stop (requested); or gone.';
+COMMENT ON FUNCTION pgwork.enqueue_many IS 'Adds many jobs, all or none. Returns one row per job, in order.';
+COMMENT ON FUNCTION pgwork.cancel IS 'Removes waiting jobs (cancelled) and asks holders to stop (requested); or gone.';

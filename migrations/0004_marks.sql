@@ -1,11 +1,11 @@
--- 0004: low-water marks, where claims begin. doc/engine.md ("The low-water mark") shows by an example of two
--- transactions how a mark could pass a job, and argues that none is missed. In short: a transaction gets its id, then
--- the lock of live_job that every write needs, then positions. A tick reads `issued`, the last position drawn; then
--- `writers`, who hold that lock; then the jobs. A mark moves up to the last tick's `issued`, and not past a ready job.
--- So it passes only jobs of transactions that were writers at both ticks, the `slow` ones. For these the ledger keeps
--- the marks of before, and looks once behind them when they are over: a late commit gets a range of its own.
+-- 0004: low-water marks, where claims begin. doc/engine.md ("The low-water mark") shows with an example of two
+-- transactions how a mark could pass a job, and why none is missed. In short: a transaction gets its id, then the lock
+-- of live_job that every write needs, then positions. A tick reads `issued`, the last position drawn; then `writers`,
+-- the transactions that hold that lock; then the jobs. A mark moves up to the `issued` of the tick before, but not past
+-- a ready job. So it can pass only jobs of transactions that were writers at both ticks, the `slow` ones. For these the
+-- ledger keeps the earlier marks. When one has ended, a tick searches once behind them. A late commit gets a range.
 
--- The newest entry of a queue. Without one, its ranges are all lanes: first those that are not quarantined.
+-- The newest entry of a queue. Without one, its ranges are all lanes, the quarantined ones last.
 CREATE FUNCTION pgwork._mark(queue integer) RETURNS pgwork.mark LANGUAGE plpgsql STABLE AS $$
 DECLARE m pgwork.mark;
 BEGIN
@@ -18,8 +18,8 @@ BEGIN
     RETURN m;
 END $$;
 
--- The ids of transactions that have written to live_job or locked rows of it, or are about to. By backend: while a
--- transaction is being prepared, its locks belong to two virtual transactions.
+-- The ids of transactions that have written to live_job or locked rows of it, or are about to. Grouped by backend,
+-- because the locks of a transaction that is being prepared belong to two virtual transactions.
 CREATE FUNCTION pgwork._writers() RETURNS xid[] LANGUAGE plpgsql AS $$
 BEGIN
     RETURN ARRAY(SELECT unnest(array_agg(l.transactionid)
@@ -38,7 +38,7 @@ BEGIN
                 ELSE coalesce(m.lows[40 * i - 39:40 * i], array_fill(0::bigint, ARRAY[40])) END;
 END $$;
 
--- The part of earlier entries that the next one keeps: one for each of these ticks.
+-- The earlier marks that the next entry must keep: those of each tick in `seen`.
 CREATE FUNCTION pgwork._history(m pgwork.mark, seen bigint[], OUT froms bigint[], OUT lows bigint[])
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -49,10 +49,10 @@ BEGIN
                    CROSS JOIN LATERAL unnest(pgwork._marks_at(m, f.at)) WITH ORDINALITY l (low, i) ORDER BY f.i, l.i);
 END $$;
 
--- Late commits between two marks of each lane: ranges around them, as tight as twenty can be. (The planner inlines it.)
+-- Finds late commits between two marks of each lane: about twenty tight ranges per lane. (The planner inlines it.)
 CREATE FUNCTION pgwork._late(queue integer, lows bigint[], marks bigint[])
 RETURNS TABLE (lane smallint, start bigint, stop bigint) LANGUAGE sql STABLE AS $$
-    WITH rows AS ( -- what lies behind the first ten thousand of a lane is one range more
+    WITH rows AS ( -- all that follows the first ten thousand rows of a lane is one more range
         SELECT l.lane, j.pos, CASE WHEN j.i = 10000 THEN l.mark ELSE greatest(j.pos, j.last_id) END AS until
           FROM (SELECT (i - 1)::smallint AS lane, low, mark FROM unnest(lows, marks) WITH ORDINALITY u (low, mark, i)
                  WHERE low < mark) l
@@ -60,7 +60,7 @@ RETURNS TABLE (lane smallint, start bigint, stop bigint) LANGUAGE sql STABLE AS 
                                FROM (SELECT j.pos, j.last_id FROM pgwork.live_job j
                                       WHERE j.queue = _late.queue AND j.lane = l.lane AND j.pos > l.low
                                         AND j.pos <= l.mark AND j.token IS NULL ORDER BY j.pos LIMIT 10000) j) j
-    ), parts AS ( -- a new range begins behind a gap
+    ), parts AS ( -- a new range begins after a gap
         SELECT r.lane, r.pos, r.until, sum(r.gap::integer) OVER (PARTITION BY r.lane ORDER BY r.pos) AS part
           FROM (SELECT r.*, r.pos - lag(r.pos) OVER w
                             > greatest(1000, (max(r.pos) OVER l - min(r.pos) OVER l) / 20) IS TRUE AS gap
@@ -68,7 +68,7 @@ RETURNS TABLE (lane smallint, start bigint, stop bigint) LANGUAGE sql STABLE AS 
     ) SELECT p.lane, min(p.pos) - 1, max(p.until) FROM parts p GROUP BY p.lane, p.part
 $$;
 
--- By lane, above these floors and up to there: the first row of all.
+-- The first row of each lane, above its floor and up to its top.
 CREATE FUNCTION pgwork._first_rows(queue integer, floors bigint[], tops bigint[] DEFAULT NULL) RETURNS bigint[]
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -78,8 +78,8 @@ BEGIN
                    FROM unnest(floors, tops) WITH ORDINALITY f (floor, top, i) ORDER BY f.i);
 END $$;
 
--- Sets the ranges of the next entry: from the new marks on; late commits as before, as far as they are still there; and
--- those below the marks that lie above `lows`.
+-- Sets the ranges of the next entry: all from the new marks on, the known late commits that are still there, and new
+-- late commits between `lows` and the marks.
 CREATE FUNCTION pgwork._set_ranges(INOUT m pgwork.mark, lows bigint[], marks bigint[]) LANGUAGE plpgsql AS $$
 BEGIN
     WITH late AS (SELECT r.lane, h.pos - 1 AS start, r.stop
@@ -90,13 +90,13 @@ BEGIN
                               WHERE j.queue = m.queue AND j.lane = r.lane AND j.pos > r.start
                                 AND j.pos <= least(r.stop, m.marks[r.lane + 1]) AND j.token IS NULL
                               ORDER BY j.pos LIMIT 1) h
-    ), merged AS ( -- where ranges overlap, a claim would meet a row twice
+    ), merged AS ( -- a claim would read a row twice if ranges overlapped
         SELECT p.lane, min(p.start) AS start, max(p.stop) AS stop
           FROM (SELECT l.*, count(*) FILTER (WHERE l.fresh) OVER (PARTITION BY l.lane ORDER BY l.start, l.stop) AS part
                   FROM (SELECT l.*, l.start >= max(l.stop) OVER (PARTITION BY l.lane ORDER BY l.start, l.stop
                                     ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS fresh FROM late l) l) p
          GROUP BY p.lane, p.part
-    ), ranges AS ( -- a row that a claim is just cutting can lie on both sides of the mark
+    ), ranges AS ( -- a row that a claim is splitting can be on both sides of the mark
         SELECT r.* FROM merged r UNION ALL
         SELECT u.i - 1, greatest(u.mark, (SELECT max(r.stop) FROM merged r WHERE r.lane = u.i - 1)), 9223372036854775807
           FROM unnest(m.marks) WITH ORDINALITY u (mark, i)
@@ -105,19 +105,19 @@ BEGIN
         FROM (SELECT * FROM ranges r ORDER BY r.lane & 1 DESC, r.lane, r.start) r;
 END $$;
 
--- A tick of a queue. since: the oldest tick from which a transaction was slow that is over now. False: nothing changed.
+-- The tick of one queue. since: the oldest `seen` of the slow transactions that have ended. False: nothing changed.
 CREATE FUNCTION pgwork._tick_queue(queue integer, t pgwork.reaper_tick, prev_issued bigint, since bigint)
 RETURNS boolean LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 DECLARE
     began CONSTANT timestamptz := clock_timestamp(); was CONSTANT pgwork.mark := pgwork._mark(queue);
     m pgwork.mark := was; rows bigint[]; -- the first of each lane
-    before bigint[]; -- where the look back begins
+    before bigint[]; -- where the search for late commits begins
 BEGIN
-    IF was.version > since THEN -- rows of that transaction can lie below the marks, and below the floors
+    IF was.version > since THEN -- rows of that transaction can be below the marks, and below the floors
         m.back := ARRAY(SELECT least(u.low, u.back) FROM unnest(pgwork._marks_at(was, since), was.back)
                                                          WITH ORDINALITY u (low, back, i) ORDER BY u.i);
     END IF;
-    IF m.back <> '{}' THEN -- a million positions a tick: it may be all that was done in an hour
+    IF m.back <> '{}' THEN -- a million positions per tick, because it may be the work of an hour
         before := m.back;
         m.back := ARRAY(SELECT least(u.back + 1000000, u.mark) FROM unnest(before, was.marks || was.floors)
                                                                     WITH ORDINALITY u (back, mark, i) ORDER BY u.i);
@@ -128,7 +128,7 @@ BEGIN
     rows := pgwork._first_rows(queue, m.floors);
     IF array_remove(rows, NULL) = '{}' AND was.version < t.version - 1 AND cardinality(was.lanes) = 20
        AND m.back || was.back = '{}' AND clock_timestamp() < began + interval '1 ms' THEN
-        RETURN false; -- an idle queue; that took no time, so it has not left many dead tuples either
+        RETURN false; -- an idle queue. The search was fast, so there are few dead tuples
     END IF;
     m.marks := ARRAY(SELECT greatest(l.mark, coalesce((SELECT j.pos - 1 FROM pgwork.live_job j
                                 WHERE j.queue = _tick_queue.queue AND j.lane = (l.i - 1)::smallint
@@ -150,7 +150,7 @@ BEGIN
     RETURN true;
 END $$;
 
--- One look, by one reaper at a time. Takes the last tick, and returns this one, for maintain() to write down.
+-- One tick, by one reaper at a time. Takes the last tick, and returns this one, which maintain() stores.
 CREATE FUNCTION pgwork._tick(prev pgwork.reaper_tick) RETURNS pgwork.reaper_tick LANGUAGE plpgsql AS $$
 DECLARE
     began CONSTANT timestamptz := clock_timestamp();
@@ -158,7 +158,7 @@ DECLARE
     t pgwork.reaper_tick := prev; since bigint; moved boolean := false; spent boolean := false; q integer;
 BEGIN
     t.issued := coalesce(pg_sequence_last_value('pgwork.position'), 0);
-    t.writers := pgwork._writers(); -- only now
+    t.writers := pgwork._writers(); -- must follow `issued`
     IF prev.settled AND t.issued = prev.issued AND t.writers = '{}'
        AND NOT (off AND EXISTS (SELECT FROM pgwork.mark)) THEN
         RETURN prev;
@@ -169,13 +169,13 @@ BEGIN
      WHERE w.x = ANY (prev.writers);
     SELECT min(s.seen) INTO since FROM unnest(prev.slow, prev.seen) s (x, seen) WHERE s.x <> ALL (t.slow);
     IF t.issued < prev.issued OR off THEN
-        DELETE FROM pgwork.mark; -- the sequence went back: new jobs lie below all marks
+        DELETE FROM pgwork.mark; -- the sequence was set back: new jobs are below all marks
         t.settled := true; RETURN t;
     END IF;
     t.next_queue := 0;
     FOR q IN SELECT r.id FROM pgwork.queue r ORDER BY r.id < prev.next_queue, r.id LOOP
-        -- With thousands of queues it looks at some each time, one at least. But a transaction is not over before all
-        -- were looked at that have moved since it was met.
+        -- With thousands of queues, a tick handles some of them, at least one. But if a slow transaction has ended, it
+        -- handles all queues whose marks have moved since that transaction was seen.
         IF spent THEN
             t.next_queue := CASE t.next_queue WHEN 0 THEN q ELSE t.next_queue END;
             EXIT WHEN since IS NULL;

@@ -1,16 +1,16 @@
--- 0005: claims. Never a job under a live lease, never more than n, the lowest priority number first, then the oldest.
--- Rows that an open transaction holds are skipped, not waited for. Quarantined jobs (the last holder died) come alone;
--- one claim in four looks for these first. doc/engine.md goes through a claim step by step.
+-- 0005: claims. A claim returns at most n jobs, none under a live lease: the lowest priority number first, then the
+-- oldest. It skips rows that an open transaction has locked. It returns a quarantined job (the last holder died) alone;
+-- one claim in four tries these first. doc/engine.md explains a claim step by step.
 
 -- A token is position * 32 + lane of its row, then 64 random bits. The number grows with every claim of a job.
 CREATE FUNCTION pgwork.token_number(token uuid) RETURNS bigint LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN ('x' || encode(substr(uuid_send(token), 1, 8), 'hex'))::bit(64)::bigint;
 
--- 16 hexadecimal digits make the rest.
+-- `rest` has 16 hexadecimal digits.
 CREATE FUNCTION pgwork._token(number bigint, rest text) RETURNS uuid LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN (encode(int8send(number), 'hex') || rest)::uuid;
 
--- The rows of a claim: types of their own, since OUT parameters would be decoded at every call.
+-- The rows of a claim. They are types because OUT parameters would be decoded at every call.
 CREATE TYPE pgwork.claimed AS (queue text, id bigint, token uuid, attempt integer, max_attempts integer,
     priority integer, kind text, payload jsonb, body bytea, tags text[], created_at timestamptz,
     lease_until timestamptz, server_time timestamptz, meta jsonb);
@@ -19,7 +19,7 @@ CREATE TYPE pgwork.claimed_batch AS (queue text, id bigint, token uuid, attempt 
     lease_until timestamptz, server_time timestamptz, meta jsonb, quarantined boolean,
     ids bigint[], kinds text[], payloads jsonb[], created timestamptz[]);
 
--- Queues by their first ready jobs: priority, then age. Queues without one come last, because a job may arrive.
+-- Sorts queues by their first ready jobs: priority, then age. Queues without one are last, because a job may arrive.
 CREATE FUNCTION pgwork._by_head(queues text[]) RETURNS text[] LANGUAGE plpgsql AS $$
 BEGIN
     RETURN ARRAY(
@@ -33,8 +33,8 @@ BEGIN
          ORDER BY h.priority, h.pos);
 END $$;
 
--- Puts jobs that were locked and deleted back as ready rows: the first of `first` jobs, the others of `size`. Each lies
--- at its first id, a position that was drawn for that job when it was enqueued.
+-- Stores the jobs of deleted rows again, as ready rows: the first row with `first` jobs, the others with `size`. The
+-- position of each row is its first id, which was drawn for that job when it was enqueued.
 CREATE FUNCTION pgwork._regroup(queue integer, lane smallint, ids bigint[], kinds text[], payloads jsonb[],
     created timestamptz[], first integer, size integer) RETURNS void LANGUAGE plpgsql AS $$
 #variable_conflict use_variable
@@ -53,8 +53,8 @@ BEGIN
                       FROM generate_series(first, cardinality(ids) - 1, size) g) g OFFSET 0) p;
 END $$;
 
--- Cuts the first ready row of these ranges, if it holds more than `wanted` jobs: into a row of that size, and others of
--- `size`. Returns how many jobs the first row holds then; NULL: there is none.
+-- Splits the first ready row of these ranges if it has more than `wanted` jobs: into a row of that size, and others of
+-- `size`. Returns the number of jobs in the first row, or NULL if there is no row.
 CREATE FUNCTION pgwork._cut(its_name text, lanes smallint[], starts bigint[], stops bigint[], wanted integer,
     size integer, now_is timestamptz) RETURNS integer LANGUAGE plpgsql AS $$
 DECLARE cut record;
@@ -76,33 +76,34 @@ CREATE FUNCTION pgwork._is_plain(j pgwork.live_job) RETURNS boolean LANGUAGE sql
 RETURN num_nonnulls(j.id, j.key, j.error, j.max_attempts, j.lease_ms, j.body, j.tags, j.grp, j.expires_at, j.meta) = 0
    AND coalesce(pg_column_size(j.payload), 0) <= 2000 AND pg_column_compression(j.payload) IS NULL;
 
--- Merges the first ready rows of these ranges, as far as they are plain and at most `wanted`, into rows of equal size.
--- That is half the work of leasing them one by one, and of finishing them. Returns that size; 1: it has merged none.
+-- Merges the first ready rows of these ranges, if they are plain, up to `wanted` of them, into rows of equal size. To
+-- lease and finish them so is half the work of doing it one by one. Returns that size; 1: nothing was merged.
 CREATE FUNCTION pgwork._merge(its_name text, lanes smallint[], starts bigint[], stops bigint[], wanted integer)
 RETURNS integer LANGUAGE plpgsql AS $$
-DECLARE run record; g record; size integer;
+DECLARE run record; g record; size integer; fit integer;
 BEGIN
-    SELECT array_agg(s.at) AS at, min(s.queue) AS queue, min(s.lane) AS lane INTO run
-      FROM (SELECT j.*, bool_and(j.plain) OVER w AND j.lane = first_value(j.lane) OVER w
-                        AND j.pos >> 19 = first_value(j.pos >> 19) OVER w AS fits
-              FROM pgwork.queue t CROSS JOIN unnest(lanes, starts, stops) r (lane, start, stop)
-             CROSS JOIN LATERAL (SELECT j.ctid AS at, j.queue, j.lane, j.pos, pgwork._is_plain(j) AS plain
+    SELECT array_agg(j.at) AS at, min(j.queue) AS queue, array_agg(j.part) AS parts INTO run
+      FROM (SELECT j.* FROM pgwork.queue t CROSS JOIN unnest(lanes, starts, stops) r (lane, start, stop)
+             CROSS JOIN LATERAL (SELECT j.ctid AS at, j.queue,
+                                        CASE WHEN pgwork._is_plain(j) THEN j.pos >> 19 << 5 | j.lane END AS part
                                    FROM pgwork.live_job j
                                   WHERE j.queue = t.id AND j.lane = r.lane AND j.pos > r.start AND j.pos <= r.stop
                                     AND j.token IS NULL AND (j.xmax = '0' OR j.xmax <> ALL (ARRAY(
                                         SELECT x::xid FROM pg_snapshot_xip(pg_current_snapshot()) x)))
                                   ORDER BY j.pos LIMIT wanted FOR UPDATE SKIP LOCKED) j
-             WHERE t.name = its_name WINDOW w AS (ROWS UNBOUNDED PRECEDING) LIMIT wanted) s
-     WHERE s.fits;
-    size := cardinality(run.at) / ((cardinality(run.at) + 99) / 100);
-    IF coalesce(size, 1) = 1 THEN RETURN 1; END IF;
+             WHERE t.name = its_name LIMIT wanted) j;
+    fit := coalesce((SELECT min(u.i) - 1 FROM unnest(run.parts) WITH ORDINALITY u (part, i)
+                      WHERE u.part IS DISTINCT FROM run.parts[1]), cardinality(run.at));
+    IF run.parts[1] IS NULL OR fit < 2 THEN RETURN 1; END IF;
+    size := fit / ((fit + 99) / 100);
     WITH d AS (
-        DELETE FROM pgwork.live_job j WHERE j.ctid = ANY (run.at[:cardinality(run.at) / size * size])
+        DELETE FROM pgwork.live_job j WHERE j.ctid = ANY (run.at[:fit / size * size])
         RETURNING j.pos, j.kind, j.payload, j.created_at
     )
     SELECT array_agg(s.pos) AS ids, array_agg(s.kind) AS kinds, array_agg(s.payload) AS payloads,
            array_agg(s.created_at) AS created INTO g FROM (SELECT * FROM d ORDER BY d.pos) s;
-    PERFORM pgwork._regroup(run.queue, run.lane, g.ids, g.kinds, g.payloads, g.created, size, size);
+    PERFORM pgwork._regroup(run.queue, (run.parts[1] & 31)::smallint, g.ids, g.kinds, g.payloads, g.created,
+                            size, size);
     RETURN size;
 END $$;
 
@@ -116,26 +117,22 @@ BEGIN
             pgwork._refuse_unless(cardinality(queues) BETWEEN 1 AND 64, 'queues', queues::text, '1 to 64 names');
 END $$;
 
--- A session remembers this about a queue for 200 ms, so that its claims skip what was claimed since the last
--- tick. It is a hint: lost with the session, never decisive. [1] the queue's name, hashed [2] valid until, ms
--- [3] 1: there may be quarantined jobs [4] jobs in a row [5] 32 rows span so many positions [6] the position
--- after which priority 0 continues; -1: all jobs have lower priorities [7] when to check again
+-- A session remembers this about a queue for 200 ms, so that its claims skip jobs that were claimed since the last
+-- tick. It is only a hint, lost with the session. [1] hash of the queue's name [2] valid until, ms [3] 1: there may
+-- be quarantined jobs [4] jobs per row [5] the number of positions that 32 rows span [6] the position after which
+-- priority 0 continues; -1: all jobs have lower priorities; NULL: no job is ready [7] when to check again
 CREATE FUNCTION pgwork._hint(queue text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN 'pgwork.claim_' || (hashtext(queue) & 63)::text;
 
--- From the ledger; or, while `old` is good, from there.
+-- Reads the hint from the ledger. While `old` is valid, continues from it.
 CREATE FUNCTION pgwork._look(its_name text, now_ms bigint, old bigint[]) RETURNS bigint[] LANGUAGE plpgsql AS $$
-DECLARE
-    m CONSTANT pgwork.mark := (SELECT pgwork._mark(t.id) FROM pgwork.queue t WHERE t.name = its_name);
-    quarantined CONSTANT boolean := EXISTS (
-        SELECT FROM unnest(m.lanes[m.front + 1:], m.starts[m.front + 1:]) r (lane, start)
-         CROSS JOIN LATERAL (SELECT FROM pgwork.live_job j
-                              WHERE j.queue = m.queue AND j.lane = r.lane AND j.pos > r.start AND j.token IS NULL
-                              LIMIT 1) j);
-    rows record;
+DECLARE m CONSTANT pgwork.mark := (SELECT pgwork._mark(t.id) FROM pgwork.queue t WHERE t.name = its_name); rows record;
 BEGIN
     SELECT (array_agg(j.n))[1] AS n, min(j.pos) - 1 AS start, min(j.lane) AS lane,
-           least(CASE count(*) WHEN 32 THEN max(j.pos) - min(j.pos) END, 1::bigint << 48) AS width INTO rows
+           least(CASE count(*) WHEN 32 THEN max(j.pos) - min(j.pos) END, 1::bigint << 48) AS width,
+           EXISTS (SELECT FROM unnest(m.lanes[m.front + 1:], m.starts[m.front + 1:]) r (lane, start)
+                    CROSS JOIN LATERAL (SELECT FROM pgwork.live_job j WHERE j.queue = m.queue AND j.lane = r.lane
+                                           AND j.pos > r.start AND j.token IS NULL LIMIT 1) j) AS quarantined INTO rows
       FROM (SELECT j.* FROM unnest(m.lanes[:m.front], m.starts, m.stops) r (lane, start, stop)
              CROSS JOIN LATERAL (SELECT j.n, j.pos, j.lane FROM pgwork.live_job j
                                   WHERE j.queue = m.queue AND j.lane = r.lane AND j.pos <= r.stop AND j.token IS NULL
@@ -143,12 +140,14 @@ BEGIN
                                   ORDER BY j.pos LIMIT 32) j
              LIMIT 32) j;
     RETURN set_config(pgwork._hint(its_name),
-        ARRAY[hashtextextended(its_name, 0), coalesce(old[2], now_ms + 200), quarantined::integer, coalesce(rows.n, 1),
-              rows.width, CASE rows.lane WHEN 1 THEN rows.start ELSE -1 END, now_ms + 10]::text, false)::bigint[];
+        ARRAY[hashtextextended(its_name, 0), coalesce(old[2], now_ms + 200), rows.quarantined::integer,
+              coalesce(rows.n, 1), rows.width, CASE WHEN rows.lane > 1 OR rows.n IS NULL AND old[6] >= 0 THEN -1
+                                                    ELSE rows.start END,
+              now_ms + 10]::text, false)::bigint[];
 END $$;
 
 -- The hot path: few statements, each with one possible plan, and only SQL functions that are
--- inlined. To start a statement costs more than a job. A row is one job, or several with `ids`.
+-- inlined. Starting a statement costs more than a job. A row is one job, or several with `ids`.
 CREATE FUNCTION pgwork.claim_batch(queues text[], n integer, holder text, lease_ms bigint DEFAULT NULL,
     done_ids bigint[] DEFAULT NULL, done_tokens uuid[] DEFAULT NULL, apart boolean DEFAULT false)
 RETURNS SETOF pgwork.claimed_batch LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -162,12 +161,12 @@ DECLARE
     accepted bigint[];
     its_name text;
     hint bigint[];       -- see above
-    part text;           -- where it looks: near, which is behind the hint; front, from the marks on; admitted, which is
-                         -- again, when jobs of groups have become ready; quarantined
+    part text;           -- what it reads. near: after the hint. front: from the marks on. admitted: front again, after
+                         -- jobs of groups have become ready. quarantined
     alone boolean;
     lanes smallint[]; starts bigint[]; stops bigint[];
     wanted integer := n; -- jobs
-    size integer;        -- jobs in a row, as expected
+    size integer;        -- the expected number of jobs per row
     got integer := 0;
 BEGIN
     IF (n BETWEEN 1 AND 10000 AND octet_length(holder) BETWEEN 1 AND 255 AND holder !~ '[[:cntrl:]]'
@@ -190,12 +189,13 @@ BEGIN
             hint := pgwork._look(its_name, now_ms, hint);
         END IF;
         FOREACH part IN ARRAY
-            CASE WHEN hint[3] = 1 AND wanted = n AND random() < 0.25 THEN ARRAY['quarantined', 'front', 'admitted']
+            CASE WHEN hint[6] IS NULL AND hint[7] = now_ms + 10 THEN (ARRAY['admitted', 'quarantined'])[:1 + hint[3]]
+                 WHEN hint[3] = 1 AND wanted = n AND random() < 0.25 THEN ARRAY['quarantined', 'front', 'admitted']
                  WHEN hint[6] >= 0 THEN ARRAY['near', 'front', 'admitted', 'quarantined']
                  ELSE ARRAY['front', 'admitted', 'quarantined'] END
         LOOP
             CONTINUE WHEN part = 'admitted' AND pgwork._admit(its_name, wanted) = 0;
-            EXIT WHEN part = 'quarantined' AND wanted < n; -- these come without others
+            EXIT WHEN part = 'quarantined' AND wanted < n; -- these are claimed alone
             alone := part = 'quarantined';
             size := CASE WHEN alone OR apart THEN 1 ELSE hint[4] END;
             IF part = 'near' THEN
@@ -242,7 +242,7 @@ BEGIN
                            attempt = j.attempt + 1,
                            lease_until = p.since + coalesce(j.lease_ms, p.lease_ms) * interval '1 ms'
                       FROM p
-                     WHERE j.ctid = p.at AND j.token IS NULL AND p.fits -- up to the first of another size
+                     WHERE j.ctid = p.at AND j.token IS NULL AND p.fits -- up to one of another size
                     RETURNING p.name, coalesce(j.id, j.pos), j.token, j.attempt,
                               coalesce(j.max_attempts, p.max_attempts), j.lane / 2, j.kind, j.payload, j.body,
                               j.tags, j.created_at, j.lease_until, p.since, j.meta, alone, j.ids, j.kinds, j.payloads,
@@ -264,7 +264,7 @@ BEGIN
     END IF;
 END $$;
 
--- The same, a row for each job.
+-- The same, with one row per job.
 CREATE FUNCTION pgwork.claim(queues text[], n integer, holder text, lease_ms bigint DEFAULT NULL,
     done_ids bigint[] DEFAULT NULL, done_tokens uuid[] DEFAULT NULL, apart boolean DEFAULT false)
 RETURNS SETOF pgwork.claimed
@@ -283,6 +283,6 @@ BEGIN
               FROM pgwork.claim_batch(queues, n, holder, lease_ms, done_ids, done_tokens, apart) c) u;
 END $$;
 
-COMMENT ON FUNCTION pgwork.token_number IS 'The fencing number in a token: grows with every claim of a job.';
-COMMENT ON FUNCTION pgwork.claim_batch IS 'As claim(), but jobs that share a token come as one row, with arrays.';
-COMMENT ON FUNCTION pgwork.claim IS 'Takes up to n jobs under a lease; first completes done_ids of the first queue.';
+COMMENT ON FUNCTION pgwork.token_number IS 'The fencing number in a token. It grows with every claim of a job.';
+COMMENT ON FUNCTION pgwork.claim_batch IS 'Like claim(), but jobs that share a token are one row, with arrays.';
+COMMENT ON FUNCTION pgwork.claim IS 'Claims up to n jobs under a lease. First completes done_ids of the first queue.';

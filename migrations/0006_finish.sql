@@ -1,7 +1,7 @@
--- 0006: functions for holders. Each call passes id and token. Each job is refused unless its token is the
--- current one. Time does not matter: a late call is accepted until the lease is taken away, and never again.
+-- 0006: functions for holders. Each call passes id and token. A job is refused unless its token is the current
+-- one. Time does not matter: a late call is accepted until the job is requeued, and refused from then on.
 
--- The jobs named under each token, and their rows. In the common order of locking jobs, so that two
+-- The ids that are passed with each token, and the row of the token. In the common lock order, so that two
 -- calls for the same jobs cannot deadlock. (The planner inlines it.)
 CREATE FUNCTION pgwork._named(q integer, ids bigint[], tokens uuid[])
 RETURNS TABLE (queue integer, lane smallint, pos bigint, token uuid, named bigint[]) LANGUAGE sql STABLE AS $$
@@ -10,7 +10,7 @@ RETURNS TABLE (queue integer, lane smallint, pos bigint, token uuid, named bigin
               FROM unnest(ids, tokens) u (id, token) GROUP BY u.token ORDER BY u.token OFFSET 0) t OFFSET 0
 $$;
 
--- One token for each id, if one was given for all.
+-- Returns one token per id, also if one was given for all.
 CREATE FUNCTION pgwork._tokens(ids bigint[], tokens uuid[]) RETURNS uuid[] LANGUAGE plpgsql AS $$
 DECLARE n CONSTANT integer := coalesce(cardinality(ids), 0);
 BEGIN
@@ -26,10 +26,10 @@ CREATE TYPE pgwork._taken AS (id bigint, created_at timestamptz, lane smallint, 
     expires_at timestamptz, meta jsonb);
 
 -- THE FENCE: takes leased jobs from their rows, if the caller holds them. Waits for transactions that have these rows
--- locked. Records which jobs have left a batch row that stays. (Its callers set that no plan starts with all jobs.)
+-- locked. Records which jobs have left a batch row that stays. (Its callers rule out plans that start with all jobs.)
 CREATE FUNCTION pgwork._take(q integer, ids bigint[], tokens uuid[]) RETURNS SETOF pgwork._taken LANGUAGE plpgsql AS $$
 BEGIN
-    -- First the locks; then the rows are read again with a new snapshot.
+    -- Locks the rows first, then reads them with a new snapshot.
     PERFORM FROM pgwork._named(q, ids, tokens) t CROSS JOIN LATERAL (SELECT FROM pgwork.live_job j
          WHERE j.queue = ANY (ARRAY[t.queue]) AND (j.lane, j.pos, j.token) = (t.lane, t.pos, t.token) FOR UPDATE) j;
     RETURN QUERY WITH r AS MATERIALIZED (
@@ -56,7 +56,7 @@ BEGIN
                       THEN 'stale' ELSE 'gone' END FROM (SELECT unnest(ids) EXCEPT SELECT unnest(accepted)) r (id);
 END $$;
 
--- The same, as rows of a claim that was to complete them.
+-- The same, as rows of a claim that was asked to complete these jobs.
 CREATE FUNCTION pgwork._refused_claims(queue text, ids bigint[], accepted bigint[])
 RETURNS SETOF pgwork.claimed_batch LANGUAGE plpgsql AS $$
 DECLARE c pgwork.claimed_batch;
@@ -78,8 +78,8 @@ BEGIN
                                                        AND u.free_after IS NULL FOR UPDATE SKIP LOCKED) u));
 END $$;
 
--- Finishes jobs, and returns the ids of accepted ones. The only implementation; claims use it, too, under the
--- settings of its callers. In a queue without retention, the usual case, whole rows are deleted unread.
+-- Completes jobs and returns the accepted ids. Claims use it, too. It relies on the planner settings of its
+-- callers. In a queue without retention, the usual case, it deletes whole rows without reading them.
 CREATE FUNCTION pgwork._complete(its_queue text, ids bigint[], tokens uuid[], outputs jsonb[]) RETURNS bigint[]
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -93,7 +93,7 @@ BEGIN
            AND num_nonnulls(j.key, j.gone_ids) = 0 AND coalesce(j.ids, ARRAY[coalesce(j.id, j.pos)]) = _complete.ids
         RETURNING j.queue, j.grp INTO taken;
         IF FOUND THEN
-            IF taken.grp IS NOT NULL THEN PERFORM pgwork._leave(taken.queue, ids); END IF;
+            IF taken.grp IS NOT NULL THEN PERFORM pgwork._hand_on(taken.queue, ids); END IF;
             RETURN ids;
         END IF;
     ELSIF cardinality(tokens) = cardinality(ids) AND outputs IS NULL THEN
@@ -105,7 +105,7 @@ BEGIN
             RETURNING j.token, j.queue, CASE WHEN j.grp IS NOT NULL THEN j.id END AS grouped
         ) SELECT array_agg(d.token), min(d.queue), array_agg(d.grouped) FILTER (WHERE d.grouped IS NOT NULL)
             INTO whole, queue, grouped FROM d;
-        IF grouped IS NOT NULL THEN PERFORM pgwork._leave(queue, grouped); END IF;
+        IF grouped IS NOT NULL THEN PERFORM pgwork._hand_on(queue, grouped); END IF;
         IF cardinality(whole) = cardinality(tokens) THEN RETURN ids; END IF;
     END IF;
     q := pgwork._queue(its_queue);
@@ -126,7 +126,7 @@ BEGIN
     ) SELECT array_agg(t.id) AS ids, array_agg(t.id) FILTER (WHERE t.key IS NOT NULL) AS keyed,
              array_agg(t.key) FILTER (WHERE t.key IS NOT NULL) AS keys,
              array_agg(t.id) FILTER (WHERE t.grp IS NOT NULL) AS grouped INTO taken FROM t;
-    IF taken.grouped IS NOT NULL THEN PERFORM pgwork._leave(q.id, taken.grouped); END IF;
+    IF taken.grouped IS NOT NULL THEN PERFORM pgwork._hand_on(q.id, taken.grouped); END IF;
     IF taken.keyed IS NOT NULL THEN PERFORM pgwork._free(q.id, taken.keyed, taken.keys); END IF;
     RETURN taken.ids || ARRAY(SELECT u.id FROM unnest(ids, tokens) u (id, token) WHERE u.token = ANY (whole));
 END $$;
@@ -142,9 +142,9 @@ BEGIN
     END IF;
 END $$;
 
--- Never waits: a job in an open transaction would keep the others from being extended, and they would be
--- lost. Its row is safe meanwhile, because no reaper can have it either. A batch row has one lease. If only
--- some of its jobs are extended, these move to a new row at the same position and under the same token.
+-- Never waits: while it waited for one locked row, the leases of the other jobs could end. A locked row is
+-- safe, because no reaper can take it either. A batch row has one lease. If only some of its jobs are
+-- extended, these move to a new row at the same position and under the same token.
 CREATE FUNCTION pgwork.extend(queue text, ids bigint[], tokens uuid[], lease_ms bigint DEFAULT NULL)
 RETURNS TABLE (id bigint, status text, lease_until timestamptz) LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
@@ -188,9 +188,9 @@ BEGIN
     END IF;
 END $$;
 
--- What happens to jobs that are taken away unfinished (verb: fail, dead, snooze, release, reap). One
--- statement, so a job is always in exactly one place. fate: dead (attempts used up, or declared dead),
--- cancelled (on request), ready (at a new position behind waiting jobs; quarantined when reaped), or delayed.
+-- Ends the leases of unfinished jobs (verb: fail, dead, snooze, release, reap). One statement, so a job is
+-- always in exactly one table. fate: dead (attempts used up, or declared dead), cancelled (on request),
+-- ready (at a new position behind waiting jobs; quarantined after a reap), or delayed.
 CREATE FUNCTION pgwork._requeue(q pgwork.queue, ids bigint[], tokens uuid[], verb text, delay_ms bigint, error text,
     OUT accepted bigint[], OUT died bigint) LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET jit = off
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
@@ -248,13 +248,13 @@ BEGIN
     PERFORM pgwork._wake(q.name, returned) WHERE returned > 0 AND q.notify;
 END $$;
 
--- Cuts a text to this many bytes, or a few less.
+-- Cuts a text to this many bytes, or a few bytes less.
 CREATE FUNCTION pgwork._cut_text(value text, bytes integer) RETURNS text LANGUAGE sql IMMUTABLE
 RETURN CASE WHEN octet_length(value) <= bytes THEN value
             ELSE (SELECT max(left(value, n)) FROM generate_series(bytes / 4, bytes) n
                    WHERE octet_length(left(value, n)) <= bytes) END;
 
--- For a holder: returns the refused.
+-- Requeues jobs for their holder. Returns the refused ones.
 CREATE FUNCTION pgwork._give_back(its_queue text, ids bigint[], tokens uuid[], verb text, delay_ms bigint, error text)
 RETURNS TABLE (id bigint, status text) LANGUAGE plpgsql AS $$
 DECLARE
@@ -288,6 +288,6 @@ END $$;
 
 COMMENT ON FUNCTION pgwork.complete IS 'Completes jobs. Returns refused jobs: stale or gone. If any, roll back.';
 COMMENT ON FUNCTION pgwork.extend IS 'Makes leases end lease_ms from now. status: ok, cancel, locked, stale or gone.';
-COMMENT ON FUNCTION pgwork.fail IS 'Fails jobs: retried later, or dead letters. Returns refused jobs.';
+COMMENT ON FUNCTION pgwork.fail IS 'Fails jobs: they are retried later or become dead letters. Returns refused jobs.';
 COMMENT ON FUNCTION pgwork.snooze IS 'Delays jobs by delay_ms; no attempt is counted. Returns refused jobs.';
 COMMENT ON FUNCTION pgwork.release IS 'Requeues jobs behind waiting ones; no attempt is counted. Returns refused jobs.';

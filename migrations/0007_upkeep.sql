@@ -1,8 +1,8 @@
 -- 0007: functions for the reaper's loop, and for operators who manage dead letters. All work in
 -- limited batches, skip locked rows, and are safe to run concurrently.
 
--- A job that cannot be moved (a trigger fails, or its row is damaged) must not block others. It is recorded, and
--- tried again after growing pauses. Returns the record of such a job, if it rests now. (The planner inlines it.)
+-- A job that cannot be moved (a trigger fails, or its row is damaged) must not block others. It is recorded, and tried
+-- again after growing pauses. Returns the record if the job is in such a pause. (The planner inlines it.)
 CREATE FUNCTION pgwork._resting(queue integer, id bigint) RETURNS SETOF pgwork.stuck_job LANGUAGE sql STABLE AS $$
     SELECT * FROM pgwork.stuck_job s
      WHERE s.queue = _resting.queue AND s.id = _resting.id AND s.again_at > pgwork._now()
@@ -19,7 +19,7 @@ BEGIN
            again_at = pgwork._now() + least(1 << least(s.tries, 10), 600) * interval '1 s';
 END $$;
 
--- Whether an error belongs to the session, or may not recur. Then the job is not the cause.
+-- Whether an error comes from the session or is temporary, so that the job is not the cause.
 CREATE FUNCTION pgwork._is_passing(state text) RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN state ~ '^(25|40|53|55P03|57|58)';
 
@@ -44,7 +44,7 @@ BEGIN
                      ORDER BY j.pos LIMIT 1000) s;
             -- Checked again under the row's lock: a holder may have extended or completed meanwhile.
             WITH r AS (SELECT k.id, j.token FROM unnest(chunk.expired) p (pos)
-                 -- Reads no values, which may be damaged: only _move() finds out which job that is.
+                 -- Reads no payloads, which may be damaged. _move() finds out which jobs are damaged.
                  CROSS JOIN LATERAL (SELECT j.token, coalesce(j.ids, ARRAY[coalesce(j.id, j.pos)]) AS own,
                                             coalesce(j.gone_ids, '{}') AS gone FROM pgwork.live_job j
                                       WHERE j.queue = _expired.queue AND j.lane = its_lane::smallint
@@ -61,8 +61,8 @@ BEGIN
     END LOOP;
 END $$;
 
--- Makes delayed jobs or dead letters ready, at new positions, in the order of their times. A dead
--- letter's attempts start again, without its unique key, which may belong to another job.
+-- Makes delayed jobs or dead letters ready, at new positions, in the order of their times. A dead letter
+-- starts with attempt 0, and without its unique key, which may belong to another job.
 CREATE FUNCTION pgwork._promote(q pgwork.queue, ids bigint[], dead boolean) RETURNS bigint LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 DECLARE now_is CONSTANT timestamptz := pgwork._now(); moved bigint;
@@ -87,8 +87,8 @@ BEGIN
     RETURN moved;
 END $$;
 
--- Requeues jobs of expired leases; without tokens, makes delayed jobs ready, or removes expired jobs. A batch
--- that fails is made smaller until the job that cannot be moved is alone.
+-- Requeues jobs of expired leases. Without tokens, makes delayed jobs ready, or removes expired jobs. A batch
+-- that fails is halved until the job that cannot be moved is alone.
 CREATE FUNCTION pgwork._move(q pgwork.queue, ids bigint[], tokens uuid[], expired boolean, OUT moved bigint,
     OUT died bigint) LANGUAGE plpgsql AS $$
 DECLARE first integer := 1; size integer := cardinality(ids); lot bigint[]; n bigint; n_died bigint;
@@ -120,8 +120,8 @@ BEGIN
     END LOOP;
 END $$;
 
--- Of the first thousand ready rows, those that no claim can lease or return: each claim of their
--- queues would fail. They move to lane 31, which no claim reads; the reaper returns them at
+-- Moves rows that no claim can lease or return to lane 31, which no claim reads: otherwise each claim
+-- of their queues would fail. Checks the first thousand ready rows. The reaper returns these jobs at
 -- again_at. Does nothing if all rows fail: then the cause is not a job.
 CREATE FUNCTION pgwork.set_aside(queues text[]) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
@@ -136,7 +136,7 @@ BEGIN
         BEGIN
             PERFORM octet_length(j::text) FROM pgwork.live_job j WHERE j.ctid = one.at;
             UPDATE pgwork.live_job j SET token = gen_random_uuid(), holder = '' WHERE j.ctid = one.at;
-            RAISE EXCEPTION USING ERRCODE = 'PW000'; -- it can be leased: undone
+            RAISE EXCEPTION USING ERRCODE = 'PW000'; -- it can be leased: undo that
         EXCEPTION WHEN SQLSTATE 'PW000' THEN
             sound := true;
         WHEN assert_failure OR OTHERS THEN
@@ -149,14 +149,14 @@ BEGIN
         END;
     END LOOP;
     IF put > 0 AND NOT sound THEN
-        RAISE EXCEPTION 'none of the ready jobs can be claimed: none is put aside' USING ERRCODE = 'PW000';
+        RAISE EXCEPTION 'no ready job can be claimed, so none is set aside' USING ERRCODE = 'PW000';
     END IF;
     RETURN put;
 EXCEPTION WHEN SQLSTATE 'PW000' THEN
     RETURN 0;
 END $$;
 
--- Returns a job that was set aside, at a new position.
+-- Makes jobs that were set aside ready again, at new positions.
 CREATE FUNCTION pgwork._bring_back(queue integer) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE s pgwork.stuck_job;
 BEGIN
@@ -173,8 +173,8 @@ BEGIN
     END LOOP;
 END $$;
 
--- One queue, or all. With thousands of queues, those that have jobs: found by one probe instead of one
--- per lane. The probe reads past all dead index entries of a queue, so it is used for that only.
+-- One queue, or all. With thousands of queues, only those that have jobs: one probe per queue replaces
+-- one per lane. The probe reads all dead index entries of a queue, so it is used only in this case.
 CREATE FUNCTION pgwork._used_queues(its_name text) RETURNS SETOF pgwork.queue LANGUAGE plpgsql STABLE
 SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
 BEGIN
@@ -231,7 +231,7 @@ BEGIN
     promoted := 0;
     FOR q IN SELECT * FROM pgwork.queue t WHERE EXISTS (
                  SELECT FROM pgwork.delayed_job d WHERE d.queue = t.id AND d.run_at <= now_is OFFSET 0) ORDER BY 1 LOOP
-        LOOP -- again if stuck jobs left room in the batch
+        LOOP -- again if stuck jobs made the batch smaller
             ids := ARRAY(SELECT d.id FROM pgwork.delayed_job d WHERE d.queue = q.id AND d.run_at <= now_is
                             AND NOT EXISTS (SELECT FROM pgwork._resting(d.queue, d.id))
                           ORDER BY d.run_at, d.id LIMIT batch - promoted FOR UPDATE OF d SKIP LOCKED);
@@ -248,7 +248,7 @@ BEGIN
                             AND d.run_at < 'infinity' ORDER BY d.run_at LIMIT 1) d;
 END $$;
 
--- Cancel requests of jobs that are no longer leased. Jobs requeued before their cancel committed are cancelled now.
+-- Deletes cancel requests of jobs that are not leased. Cancels those that were requeued before the cancel committed.
 CREATE FUNCTION pgwork._settle_cancels(batch integer) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE c record;
 BEGIN
@@ -266,8 +266,8 @@ BEGIN
     END LOOP;
 END $$;
 
--- First old entries; then jobs of producers that committed after their queue was dropped, which lie between
--- the ids of existing queues. (One statement sees both: a queue may commit together with its first jobs.)
+-- Deletes old entries, then jobs of producers that committed after their queue was dropped: their queue ids are
+-- between those of existing queues. (One statement reads both: a queue may commit together with its first jobs.)
 CREATE FUNCTION pgwork.prune(batch integer DEFAULT 1000) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
 DECLARE
@@ -275,7 +275,7 @@ DECLARE
     pruned bigint := 0; n bigint; part record; gaps record; -- between the ids of queues
 BEGIN
     PERFORM pgwork._check_range('batch', batch, 1, 100000), pgwork._settle_cancels(batch), pgwork._sum_reports();
-    DELETE FROM pgwork.stuck_job s -- no reaper has met it since
+    DELETE FROM pgwork.stuck_job s -- no reaper has tried it since
      WHERE s.ctid = ANY (ARRAY(SELECT d.ctid FROM pgwork.stuck_job d
                                 WHERE d.again_at < now_is - interval '1 hour' FOR UPDATE SKIP LOCKED));
     SELECT array_agg(t.id) AS lows, array_agg(t.next) AS highs INTO gaps
@@ -299,7 +299,7 @@ BEGIN
     RETURN pruned + CASE WHEN pruned < batch THEN pgwork.table_prune((batch - pruned)::integer) ELSE 0 END;
 END $$;
 
--- Jobs that could not be moved, for the log: each once, as many at a time as fit into a line of 1 KB.
+-- Reports jobs that could not be moved, for the log: each job once, as many as fit into a line of 1 KB.
 CREATE FUNCTION pgwork._tell_stuck(OUT news text) LANGUAGE plpgsql AS $$
 BEGIN
     WITH untold AS (SELECT s.queue, s.id, CASE WHEN s.queue = 0 THEN s.error
@@ -318,7 +318,7 @@ RETURN least((extract(epoch FROM clock_timestamp() - since) * 1000)::bigint, 100
 
 -- The part of maintain() (0013_schedules.sql) for jobs: low-water marks and delayed jobs while something moves, expired
 -- leases four times a second, the rest once a second; less often if it takes long. The newest tick row shows all
--- reapers when each was done. One of them ticks; the others only make delayed jobs ready, unless that one is late.
+-- reapers when each part was done. One of them ticks. The others make delayed jobs ready, and do more if it is late.
 CREATE FUNCTION pgwork._maintain_jobs(batch integer, OUT reaped bigint, OUT died bigint, OUT promoted bigint,
     OUT pruned bigint, OUT next_ms bigint, OUT stuck text) LANGUAGE plpgsql AS $$
 DECLARE
@@ -326,7 +326,7 @@ DECLARE
     mine CONSTANT boolean := current_setting('transaction_isolation') = 'read committed'
                              AND pg_try_advisory_xact_lock(pgwork._lock('tick', 0));
     prev pgwork.reaper_tick; t pgwork.reaper_tick;
-    tick_ms integer; at timestamptz; -- when the part that was just done began
+    tick_ms integer; at timestamptz; -- when the current part began
 BEGIN
     reaped := 0; died := 0; promoted := 0; pruned := 0;
     SELECT * INTO prev FROM pgwork.reaper_tick p ORDER BY p.version DESC LIMIT 1;
@@ -343,7 +343,7 @@ BEGIN
     IF mine OR began > prev.at + interval '5 s' THEN
         at := clock_timestamp();
         IF began NOT BETWEEN t.reaped_at AND t.reaped_at + greatest(250, 9 * t.reap_ms) * interval '1 ms' THEN
-            -- After a time without a reaper, leases may lie behind many ready rows.
+            -- After a time without a reaper, leased rows may be behind many ready rows.
             SELECT r.returned, r.died INTO reaped, died
               FROM pgwork._reap(NULL, batch, began > t.reaped_at + interval '10 s') r;
             stuck := pgwork._tell_stuck();
@@ -372,8 +372,8 @@ BEGIN
                                   least(4 * tick_ms, 1000)) END;
 END $$;
 
--- All other sessions wait meanwhile. CLUSTER keeps what an older snapshot can see, and would free
--- nothing, so this refuses while there is one. (Sessions that wait for its lock have read nothing yet.)
+-- All other sessions wait meanwhile. CLUSTER keeps rows that an older snapshot can see, and would free
+-- nothing, so this fails while there is one. (Sessions that wait for its lock have read nothing yet.)
 CREATE FUNCTION pgwork.compact() RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '5s' AS $$
 DECLARE before CONSTANT bigint := pg_total_relation_size('pgwork.live_job'); older text;
@@ -388,8 +388,8 @@ BEGIN
                         WHERE p.database = current_database()
              UNION ALL SELECT 'replication slot ' || slot_name FROM pg_replication_slots WHERE xmin IS NOT NULL) o;
     IF older IS NOT NULL THEN
-        RAISE EXCEPTION 'live_job is not compacted: older snapshots may need its dead rows: %', older
-            USING ERRCODE = 'object_in_use', HINT = 'try again when these are over';
+        RAISE EXCEPTION 'cannot compact live_job: older snapshots may need its dead rows: %', older
+            USING ERRCODE = 'object_in_use', HINT = 'end these transactions, or try again when they have ended';
     END IF;
     CLUSTER pgwork.live_job USING live_job_place;
     RETURN greatest(before - pg_total_relation_size('pgwork.live_job'), 0);
@@ -400,7 +400,7 @@ CREATE FUNCTION pgwork._dead_letters(q pgwork.queue, ids bigint[], kind text, ba
 RETURNS bigint[] LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 DECLARE before CONSTANT timestamptz := pgwork._before(older_than_ms); -- with the function itself no index is used
 BEGIN
-    PERFORM pgwork._refuse_unless(coalesce(batch, 1) > 0, 'batch', batch::text, '1 and up, or NULL for all');
+    PERFORM pgwork._refuse_unless(coalesce(batch, 1) > 0, 'batch', batch::text, 'at least 1, or NULL for all');
     RETURN ARRAY(SELECT d.id FROM pgwork.dead_job d WHERE d.queue = q.id AND d.died_at < before
                     AND (_dead_letters.ids IS NULL OR d.id = ANY (_dead_letters.ids))
                     AND (_dead_letters.kind IS NULL OR d.kind = _dead_letters.kind)
@@ -429,7 +429,7 @@ BEGIN
     RETURN cardinality(chosen);
 END $$;
 
--- In the order of the ids, from after_id to last_id, so that a caller that works in batches meets
+-- In the order of the ids, from after_id to last_id, so that a caller that works in batches moves
 -- no job twice, even if it fails again at once.
 CREATE FUNCTION pgwork.reschedule(queue text, ids bigint[] DEFAULT NULL, kind text DEFAULT NULL,
     run_at timestamptz DEFAULT NULL, delay_ms bigint DEFAULT NULL, batch bigint DEFAULT NULL,
@@ -442,8 +442,8 @@ DECLARE
     low CONSTANT bigint := coalesce(after_id, 0);
     chosen bigint[]; -- by the primary key, since its plan knows whether there are ids
 BEGIN
-    PERFORM pgwork._refuse_unless(coalesce(batch, 1) > 0, 'batch', batch::text, '1 and up, or NULL for all'),
-            pgwork._refuse_unless(low >= 0, 'after_id', after_id::text, '0 and up, or NULL');
+    PERFORM pgwork._refuse_unless(coalesce(batch, 1) > 0, 'batch', batch::text, 'at least 1, or NULL for all'),
+            pgwork._refuse_unless(low >= 0, 'after_id', after_id::text, 'at least 0, or NULL');
     -- A locked job is becoming ready, or is being cancelled.
     chosen := ARRAY(SELECT d.id FROM pgwork.delayed_job d
                      WHERE d.queue = q.id AND d.id > low AND d.gate IS NULL
@@ -461,11 +461,11 @@ BEGIN
     END IF;
 END $$;
 
-COMMENT ON FUNCTION pgwork.set_aside IS 'Sets ready jobs aside that no claim can return. Returns the number of rows.';
-COMMENT ON FUNCTION pgwork.reap IS 'Requeues jobs of expired leases; dead letters (died) of these and of expired jobs.';
+COMMENT ON FUNCTION pgwork.set_aside IS 'Sets aside ready jobs that no claim can return. Returns the number of rows.';
+COMMENT ON FUNCTION pgwork.reap IS 'Requeues jobs of expired leases. died: dead letters of these and of expired jobs.';
 COMMENT ON FUNCTION pgwork.promote IS 'Makes due delayed jobs ready; next_ms: time until the next one.';
 COMMENT ON FUNCTION pgwork.prune IS 'Deletes finished jobs, operation ids and unique keys after their retention.';
-COMMENT ON FUNCTION pgwork.compact IS 'Gives live_job a new file without its dead rows; not under an older snapshot.';
+COMMENT ON FUNCTION pgwork.compact IS 'Rewrites live_job without its dead rows. Fails while an older snapshot is held.';
 COMMENT ON FUNCTION pgwork.redrive IS 'Makes dead letters ready again, with a fresh count of attempts.';
 COMMENT ON FUNCTION pgwork.reschedule IS 'Moves delayed jobs to run_at, or delay_ms from now, or makes them ready.';
 COMMENT ON FUNCTION pgwork.dead_purge IS 'Deletes dead letters: by id, by kind, or all.';

@@ -1,6 +1,6 @@
 -- 0008: views and lists for people. Views call no private functions: a role that reads one would need the right to.
 
--- The jobs of live rows, by their queue's number and their row's place.
+-- The jobs of live rows, with the id of their queue and the address of their row.
 CREATE VIEW pgwork._live_job AS
 SELECT j.ctid AS at, j.queue, k.id, CASE WHEN j.token IS NULL THEN 'ready' ELSE 'leased' END AS state, k.kind,
        j.lane / 2 AS priority, j.attempt, j.max_attempts, j.holder, j.lease_until, NULL::timestamptz AS run_at,
@@ -13,7 +13,7 @@ SELECT j.ctid AS at, j.queue, k.id, CASE WHEN j.token IS NULL THEN 'ready' ELSE 
          AS k (id, kind, payload, created_at)
  WHERE j.gone_ids IS NULL OR k.id <> ALL (j.gone_ids);
 
--- The others, in the same form. `finished` lets a plan leave out the done ones.
+-- All other jobs, in the same form. `finished` lets a plan skip the table of done jobs.
 CREATE VIEW pgwork._other_job AS
 SELECT NULL::tid AS at, j.queue, j.id, CASE WHEN j.gate IS NULL THEN 'delayed' ELSE 'gated' END AS state, j.kind,
        j.priority::integer AS priority, j.attempt, j.max_attempts, NULL::text AS holder,
@@ -30,13 +30,13 @@ SELECT NULL, j.queue, j.id, CASE WHEN j.cancelled THEN 'cancelled' ELSE 'done' E
        j.attempt, NULL, j.holder, NULL, NULL, j.created_at, j.finished_at, NULL, j.key, j.tags, j.payload, NULL,
        j.output, NULL, NULL, NULL, true FROM pgwork.done_job j;
 
--- False for a viewer that is nothing else. By the session's role: in functions like these, current_user is their owner.
+-- False for a role that is only a viewer. Checks the session's role: here current_user is the owner of the function.
 CREATE FUNCTION pgwork.sees_payloads() RETURNS boolean LANGUAGE sql STABLE RETURN coalesce((
     SELECT bool_or(r.rolname <> 'pgwork_viewer') FROM pg_roles r JOIN pg_class c ON c.oid = 'pgwork.queue'::regclass
      WHERE (r.rolname IN ('pgwork_viewer', 'pgwork_operator') OR r.oid = c.relowner)
        AND pg_has_role(coalesce(nullif(current_setting('role'), 'none'), session_user)::name, r.oid, 'MEMBER')), true);
 
--- It opens all rows of a queue; job_list(queue, id => ...) finds one job by an index.
+-- It reads all rows of a queue. job_list(queue, id => ...) finds one job by an index.
 CREATE VIEW pgwork.job AS SELECT q.name AS queue, j.id, j.state, j.kind, j.priority, j.attempt,
        CASE WHEN NOT j.finished THEN coalesce(j.max_attempts, q.max_attempts) END AS max_attempts,
        j.holder, j.lease_until, j.run_at, j.created_at, j.finished_at, j.error, j.key, j.tags,
@@ -46,12 +46,12 @@ CREATE VIEW pgwork.job AS SELECT q.name AS queue, j.id, j.state, j.kind, j.prior
  CROSS JOIN LATERAL (SELECT s.ok OR q.payload_visible) v (shown)
   JOIN (SELECT * FROM pgwork._live_job UNION ALL SELECT * FROM pgwork._other_job) j ON j.queue = q.id;
 
--- A page of the view in the order of the ids, or one job by its id. Each table returns at_most jobs in the order
--- of an index; in one statement, because a job that moves could be missed otherwise. Rows with ids overlap. So
--- first `last`: at most at_most of their ids are not above it. Then all rows and single jobs that begin before.
+-- A page of the view in the order of the ids, or one job by its id. Each table is read by an index, up to at_most
+-- jobs. It is one statement, which cannot miss a job that moves. The id ranges of batch rows overlap. So it first
+-- finds `last`, the id of the last job of the page in these rows, and then all rows that begin up to there.
 CREATE FUNCTION pgwork._live_page(q pgwork.queue, state text, kind text, low bigint, high bigint, at_most bigint)
 RETURNS SETOF tid LANGUAGE plpgsql STABLE AS $$
-DECLARE block CONSTANT bigint := (low + 1) & ~524287::bigint; -- ids of a row agree except for their last 19 bits
+DECLARE block CONSTANT bigint := (low + 1) & ~524287::bigint; -- ids of a row are equal except for their last 19 bits
 BEGIN
     RETURN QUERY WITH last AS (SELECT CASE WHEN count(*) = at_most THEN max(f.id) ELSE high END AS id
           FROM (SELECT k.id
@@ -85,9 +85,9 @@ DECLARE
 BEGIN
     PERFORM pgwork._refuse_unless(any_state OR state = ANY ('{ready,gated,delayed,leased,done,dead,cancelled}'),
                                   'state', state, 'ready, gated, delayed, leased, done, dead, cancelled, or NULL'),
-            pgwork._refuse_unless(coalesce(job_list.id, 1) > 0, 'id', job_list.id::text, '1 and up, or NULL for any'),
-            pgwork._refuse_unless(coalesce(after_id, 0) >= 0, 'after_id', after_id::text, '0 and up, or NULL'),
-            pgwork._refuse_unless(coalesce(at_most, 1) > 0, 'at_most', at_most::text, '1 and up, or NULL for all');
+            pgwork._refuse_unless(coalesce(job_list.id, 1) > 0, 'id', job_list.id::text, 'at least 1, or NULL for any'),
+            pgwork._refuse_unless(coalesce(after_id, 0) >= 0, 'after_id', after_id::text, 'at least 0, or NULL'),
+            pgwork._refuse_unless(coalesce(at_most, 1) > 0, 'at_most', at_most::text, 'at least 1, or NULL for all');
     RETURN QUERY SELECT q.name, j.id, j.state, j.kind, j.priority, j.attempt,
            CASE WHEN NOT j.finished THEN coalesce(j.max_attempts, q.max_attempts) END,
            j.holder, j.lease_until, j.run_at, j.created_at, j.finished_at, j.error, j.key, j.tags,
@@ -105,7 +105,7 @@ BEGIN
      ORDER BY j.id LIMIT at_most;
 END $$;
 
--- missing_ok: a caller that lists all queues may meet one that was dropped meanwhile.
+-- missing_ok: for a caller that lists all queues, one of which may have been dropped meanwhile.
 CREATE FUNCTION pgwork.depth(queue text, at_most bigint DEFAULT NULL, missing_ok boolean DEFAULT false,
     OUT ready bigint, OUT leased bigint, OUT delayed bigint, OUT gated bigint, OUT dead bigint, OUT done bigint,
     OUT oldest_ms bigint)
@@ -117,9 +117,9 @@ BEGIN
     IF NOT FOUND AND missing_ok THEN RETURN; END IF;
     PERFORM pgwork._queue(depth.queue) WHERE q.id IS NULL;
     PERFORM pgwork._refuse_unless(coalesce(at_most, 1) > 0, 'at_most', at_most::text,
-                                  '1 and up, or NULL for exact counts');
+                                  'at least 1, or NULL for exact counts');
     m := pgwork._mark(q.id);
-    -- Leased rows lie before the ready ones of their lane.
+    -- Leased rows are before the ready ones of their lane.
     SELECT coalesce(sum(s.n) FILTER (WHERE s.token IS NULL), 0),
            coalesce(sum(s.n) FILTER (WHERE s.token IS NOT NULL), 0) INTO ready, leased
       FROM (SELECT j.token, j.n FROM unnest(m.floors) WITH ORDINALITY f (floor, i)
@@ -160,7 +160,7 @@ CREATE VIEW pgwork.queues AS SELECT * FROM pgwork.queue;
 CREATE FUNCTION pgwork.version() RETURNS integer LANGUAGE sql STABLE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp AS 'SELECT max(number) FROM pgwork.migration';
 
-COMMENT ON FUNCTION pgwork.job_list IS 'A page of the view job in the order of ids, or one job by its id: by indexes.';
+COMMENT ON FUNCTION pgwork.job_list IS 'Jobs in the order of their ids, page by page, or one job by its id.';
 COMMENT ON FUNCTION pgwork.depth IS 'Counts of a queue by state, up to at_most, and the age of its oldest ready job.';
 COMMENT ON FUNCTION pgwork.version IS 'Number of the last migration applied.';
 COMMENT ON FUNCTION pgwork.sees_payloads IS 'False: payloads, outputs and meta are NULL unless their queue shows them.';

@@ -1,13 +1,13 @@
 -- 0009: named locks, each acquisition with a fencing number.
 --
 -- The lock itself is an advisory lock of the server, so it ends with its session (or transaction),
--- even if the process that took it is killed. Its 64-bit key is made of the name by a rule that any
--- language can follow:
+-- even if the process that took it is killed. Its 64-bit key is computed from the name by a rule that
+-- any language can follow:
 --
 --   key = the first 8 bytes, big-endian and signed, of
 --         sha256( 'pgwork-lock' || byte 0 || name of the schema || byte 0 || name of the lock )      all in UTF-8
 --
--- A row of named_lock says which name owns a key, and the number of its last acquisition. The number is drawn
+-- A row of named_lock has the name that owns a key, and the number of its last acquisition. The number is drawn
 -- while the lock is held. Each exclusive acquisition draws a new one, except that one transaction uses one number.
 -- Shared holders at the same time have the same number, which is new if the last holder was exclusive. A number is
 -- therefore current until another session could change what the lock protects. A number drawn in a transaction
@@ -21,7 +21,7 @@ CREATE TABLE pgwork.named_lock (
     taken_at    timestamptz NOT NULL,
     pid         integer NOT NULL, -- of the last session that drew a number
     shared      boolean NOT NULL,
-    txn         xid8 NOT NULL DEFAULT pg_current_xact_id(), -- that drew it
+    txn         xid8 NOT NULL DEFAULT pg_current_xact_id(), -- the transaction that drew it
     name        text COLLATE "C" NOT NULL
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05);
 
@@ -36,7 +36,8 @@ CREATE FUNCTION pgwork._knows_holders() RETURNS boolean
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF pg_is_in_recovery() THEN
-        RAISE EXCEPTION 'this server is a standby: only the primary knows who holds what' USING ERRCODE = 'read_only_sql_transaction';
+        RAISE EXCEPTION 'this server is a standby: only the primary knows the holders of locks and permits'
+            USING ERRCODE = 'read_only_sql_transaction', HINT = 'connect to the primary';
     END IF;
     RETURN true;
 END $$;
@@ -61,7 +62,7 @@ DECLARE
     was_held boolean := false;
 BEGIN
     IF key IS NULL THEN
-        RETURN false; -- for _advisory() NULL means every key, and none of them would be released
+        RETURN false; -- for _advisory() NULL means every key, and the loops would never end
     END IF;
     PERFORM pg_advisory_unlock((key >> 32)::integer, pgwork._gate_low(key, g.place))
        FROM pgwork._gates(_unlock_if_held.key) g WHERE g.granted AND g.pid = pg_backend_pid();
@@ -75,7 +76,7 @@ BEGIN
     RETURN was_held;
 END $$;
 
--- Sessions that wait for an exclusive lock in lock_queue() form a line of gates. A gate is an advisory lock of two integers: the
+-- Sessions that wait for an exclusive lock in lock_queue() stand in line at gates. A gate is an advisory lock of two integers: the
 -- halves of the key, with the place (1 is the front) in the last three bits. A session holds one gate and waits for the next. So
 -- the first eight waiters keep their places between statements without holding a snapshot. Gates are released with their session.
 CREATE FUNCTION pgwork._gate_low(key bigint, place integer) RETURNS integer
@@ -92,7 +93,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
        AND ($1 IS NULL OR l.classid::bigint = ($1 >> 32 & 4294967295) AND l.objid::bigint & 4294967288 = $1 & 4294967288)
 $$;
 
--- Moves from a place (0: none) to the front, as far as time permits. Returns the place.
+-- Moves from a place (0: none) towards the front for at most wait_ms. Returns the new place.
 CREATE FUNCTION pgwork._gates_pass(key bigint, place integer, wait_ms bigint) RETURNS integer
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -127,7 +128,8 @@ CREATE FUNCTION pgwork._ms_until(until timestamptz) RETURNS bigint
 LANGUAGE sql VOLATILE
 RETURN greatest(floor(extract(epoch FROM until - clock_timestamp()) * 1000), 0)::bigint;
 
--- Whether the lock's holder waits for this session, directly or not. The server cannot tell: waits here are shorter than deadlock_timeout.
+-- Whether the lock's holder waits for this session, directly or not. The server does not detect that, because waits here are
+-- shorter than deadlock_timeout.
 CREATE FUNCTION pgwork._lock_circle(key bigint) RETURNS boolean
 LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
     WITH RECURSIVE behind (pid) AS (
@@ -157,7 +159,7 @@ RETURN CASE WHEN xact AND shared THEN pg_try_advisory_xact_lock_shared(key)
             WHEN shared THEN pg_try_advisory_lock_shared(key)
             ELSE pg_try_advisory_lock(key) END;
 
--- Waits for it up to so many ms (-1: without limit).
+-- The same, but waits for the lock, up to timeout_ms (-1: without limit).
 CREATE FUNCTION pgwork._advisory_wait(key bigint, shared boolean, xact boolean, timeout_ms bigint) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -173,7 +175,7 @@ BEGIN
     END IF;
 END $$;
 
--- Tries first, then waits; 0: does not wait.
+-- Tries to take the lock, then waits for it. 0: does not wait.
 CREATE FUNCTION pgwork._advisory_take(key bigint, shared boolean, xact boolean, timeout_ms bigint) RETURNS boolean
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -186,8 +188,8 @@ BEGIN
     RETURN true;
 END $$;
 
--- A crash of the server must not forget a number, because it would be given out again. So the
--- transaction waits for the disk, whatever its session has set.
+-- A number must survive a crash of the server, because it would be drawn again otherwise. So the
+-- transaction waits for the disk, even if its session has set synchronous_commit = off.
 CREATE FUNCTION pgwork._wait_for_disk() RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -196,13 +198,12 @@ BEGIN
     END IF;
 END $$;
 
--- Draws the number of an acquisition. The caller holds the advisory lock. Waits up to so many ms
--- (0: without limit) for sessions that hold an older number in place by fence_ok(). Short waits for
--- the row itself are not limited. For a name without a row the limit applies, because another open
--- transaction may be inserting it; but it is at least one second, so that a short wait is not taken
--- for that. A number that this transaction drew can be used again: the transaction has held the row
--- since, so no other session came between. To hold the lock is not enough. The session may have
--- drawn the number for an earlier acquisition that a ROLLBACK to a savepoint has undone.
+-- Draws the number of an acquisition. The caller holds the advisory lock. Waits up to patience_ms
+-- (0: without limit) for sessions that lock an older number by fence_ok(). Short waits for the row
+-- itself are not limited. For a name without a row the limit is at least a second, because another
+-- open transaction may be inserting it. A number that this transaction drew can be used again: the
+-- transaction has locked the row since, so no other session drew one in between. A held lock is not
+-- enough: a ROLLBACK to a savepoint may have undone the acquisition that drew the number.
 CREATE FUNCTION pgwork._lock_stamp(name text, key bigint, shared boolean, patience_ms bigint) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
@@ -233,8 +234,8 @@ BEGIN
         -- another shared holder came first, or the key belongs to another name
         SELECT t.fence INTO number FROM pgwork.named_lock t WHERE t.key = _lock_stamp.key AND t.name = _lock_stamp.name;
         IF NOT FOUND THEN
-            RAISE EXCEPTION 'lock "%" and another one in use have the same key', left(_lock_stamp.name, 80)
-                USING ERRCODE = 'PW009', HINT = 'choose another name: pgwork.lock_prune() forgets names that are out of use';
+            RAISE EXCEPTION 'lock "%" has the same key as another lock in use', left(_lock_stamp.name, 80)
+                USING ERRCODE = 'PW009', HINT = 'choose another name; pgwork.lock_prune() deletes names that are not in use any more';
         END IF;
     END IF;
     RETURN number;
@@ -252,21 +253,21 @@ DECLARE
     k bigint := pgwork.lock_key(name);
     began timestamptz := clock_timestamp();
     got boolean;
-    ours boolean := false; -- from here on a failure has to undo a session lock
+    ours boolean := false; -- true: a failure must release a session lock
 BEGIN
     IF octet_length(name) BETWEEN 1 AND 255 AND shared IS NOT NULL AND timeout_ms BETWEEN 0 AND 500 THEN
         NULL; -- the normal case
     ELSE
         PERFORM pgwork._refuse_unless(octet_length(name) BETWEEN 1 AND 255, 'name', name, '1 to 255 bytes');
         PERFORM pgwork._refuse_unless(shared IS NOT NULL, 'shared', shared::text, 'true or false');
-        RAISE EXCEPTION 'argument timeout_ms is %: allowed is 0 (try) .. 500', coalesce(quote_literal(timeout_ms), 'NULL') USING ERRCODE = 'PW001',
-            HINT = 'A statement that waits keeps its snapshot. To wait for longer: CALL pgwork.lock_wait(name), or call this again.';
+        RAISE EXCEPTION 'argument timeout_ms is %: expected 0..500 (0: try once)', coalesce('"' || timeout_ms || '"', 'NULL') USING ERRCODE = 'PW001',
+            HINT = 'a statement that waits holds its snapshot: to wait longer, CALL pgwork.lock_wait(name), or repeat the call';
     END IF;
     IF EXISTS (SELECT FROM pgwork.named_lock t WHERE t.key = k AND t.name <> _lock_take.name) THEN
         PERFORM pgwork._lock_stamp(name, k, shared, 0); -- raises an error for a key of another name, before any wait
     END IF;
-    -- A session that already holds the lock gets it once more at this first try. No cancel can come
-    -- between the grant and the flag that it sets, so a failure before it has nothing to undo.
+    -- A session that already holds the lock gets it again at this first try. No cancel can come between
+    -- the grant and the assignment to `ours`, so a failure before it has nothing to release.
     IF xact THEN
         got := pgwork._advisory_try(k, shared, true);
     ELSE
@@ -281,7 +282,7 @@ BEGIN
         ours := NOT xact;
         PERFORM pgwork._advisory_wait(k, shared, xact, least(timeout_ms, pgwork._lock_turn_ms()));
     END IF;
-    -- The row gets the rest of the time. A shared holder gives its peers time to commit.
+    -- The rest of the time is for the row. A shared holder gives other shared holders time to commit.
     RETURN pgwork._lock_stamp(name, k, shared,
         greatest(CASE WHEN shared THEN 1000 ELSE 1 END, timeout_ms - floor(extract(epoch FROM clock_timestamp() - began) * 1000)::bigint));
 EXCEPTION
@@ -311,7 +312,7 @@ END $$;
 
 -- One step of a wait that consists of many statements. Each ends within half a second and half of deadlock_timeout, so
 -- that CREATE INDEX CONCURRENTLY of the lock's holder does not wait longer for its snapshot. place: what the last step
--- returned, 0 at first. last: no other step follows. look: check for a deadlock. fence NULL: not yet.
+-- returned, 0 at first. last: no other step follows. look: check for a deadlock. fence NULL: not acquired yet.
 CREATE FUNCTION pgwork.lock_queue(name text, shared boolean, xact boolean, wait_ms bigint, INOUT place integer, last boolean, look boolean,
     OUT fence bigint)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = 0 AS $$
@@ -319,8 +320,8 @@ DECLARE
     k CONSTANT bigint := pgwork.lock_key(name);
     until timestamptz;
 BEGIN
-    PERFORM pgwork._refuse_unless(wait_ms BETWEEN 0 AND 500, 'wait_ms', wait_ms::text, '0 .. 500'),
-            pgwork._refuse_unless(place BETWEEN 0 AND 8, 'place', place::text, '0 .. 8');
+    PERFORM pgwork._refuse_unless(wait_ms BETWEEN 0 AND 500, 'wait_ms', wait_ms::text, '0..500'),
+            pgwork._refuse_unless(place BETWEEN 0 AND 8, 'place', place::text, '0..8');
     until := clock_timestamp() + least(wait_ms, pgwork._lock_turn_ms()) * interval '1 ms';
     IF place = 0 THEN
         fence := pgwork._lock_take(name, shared, 0, xact);
@@ -333,7 +334,7 @@ BEGIN
     END IF;
     IF fence IS NULL AND look AND pgwork._lock_circle(k) THEN
         RAISE EXCEPTION 'the holder of lock "%" waits for this session', left(name, 80)
-            USING ERRCODE = 'deadlock_detected', HINT = 'take several locks in one order everywhere';
+            USING ERRCODE = 'deadlock_detected', HINT = 'acquire several locks in the same order everywhere';
     END IF;
     IF place > 0 AND (fence IS NOT NULL OR last) THEN
         PERFORM pg_advisory_unlock((k >> 32)::integer, pgwork._gate_low(k, place));
@@ -380,13 +381,13 @@ DECLARE
 BEGIN
     PERFORM pgwork._refuse_unless(octet_length(name) BETWEEN 1 AND 255, 'name', name, '1 to 255 bytes'), pgwork._knows_holders();
     FOR holder IN SELECT DISTINCT a.pid FROM pgwork._advisory(k) a WHERE a.granted AND a.pid <> pg_backend_pid() LOOP
-        RAISE LOG 'pgwork: lock "%": % ends session % that holds it', left(name, 80), session_user, holder;
+        RAISE LOG 'pgwork: lock "%": role "%" ends session %, which holds it', left(name, 80), session_user, holder;
         ended := ended + pg_terminate_backend(holder, 5000)::integer; -- and waits until it has ended
     END LOOP;
     UPDATE pgwork.named_lock t SET fence = nextval('pgwork.lock_fence'), shared = false WHERE t.key = k AND t.name = lock_break.name AND ended > 0;
     RETURN ended;
 EXCEPTION WHEN insufficient_privilege THEN
-    RAISE EXCEPTION 'lock "%" is held by a session that may not be ended', left(name, 80) USING ERRCODE = 'insufficient_privilege',
+    RAISE EXCEPTION 'lock "%" is held by a session that role "%" may not end', left(name, 80), current_user USING ERRCODE = 'insufficient_privilege',
         HINT = format('GRANT pg_signal_backend TO %I, or end it as a superuser: SELECT pg_terminate_backend(pid) FROM pgwork.lock_list(%L)',
                       current_user, left(name, 80));
 END $$;
@@ -444,10 +445,10 @@ DECLARE
     k bigint;
     gone bigint := 0;
 BEGIN
-    PERFORM pgwork._refuse_unless(idle_ms BETWEEN 0 AND 3153600000000, 'idle_ms', idle_ms::text, '0 .. 3153600000000');
-    PERFORM pgwork._refuse_unless(batch BETWEEN 1 AND 1000, 'batch', batch::text, '1 .. 1000');
-    -- Held names do not count against the batch, because they could come first in every pass. To try a lock would not show what
-    -- this session holds. It reads the whole table, which is rare; an index on taken_at would cost every acquisition.
+    PERFORM pgwork._refuse_unless(idle_ms BETWEEN 0 AND 3153600000000, 'idle_ms', idle_ms::text, '0..3153600000000');
+    PERFORM pgwork._refuse_unless(batch BETWEEN 1 AND 1000, 'batch', batch::text, '1..1000');
+    -- Held names do not count against the batch, because they could come first in every pass. An attempt to lock would not find
+    -- locks of this session. This reads the whole table, but rarely; an index on taken_at would cost every acquisition.
     FOR k IN
         SELECT t.key FROM pgwork.named_lock t
          WHERE t.taken_at <= clock_timestamp() - idle_ms * interval '1 ms'
@@ -463,16 +464,16 @@ BEGIN
     RETURN gone;
 END $$;
 
-COMMENT ON TABLE pgwork.named_lock IS 'Which name owns a lock key, and the fencing number of its last acquisition.';
+COMMENT ON TABLE pgwork.named_lock IS 'Lock keys, the names that own them, and the fencing numbers of their last acquisitions.';
 COMMENT ON FUNCTION pgwork.lock_key(text) IS 'The advisory lock of a name: first 8 bytes of sha256(pgwork-lock, 0, schema, 0, name). pg_advisory_lock(lock_key(...)) excludes the same holders, but draws no fencing number.';
 COMMENT ON FUNCTION pgwork.lock_acquire(text, boolean, bigint) IS 'Takes a lock for this session and returns its fencing number; NULL: another session held it for timeout_ms (0: try, up to 500). Not inside BEGIN: a ROLLBACK would undo the number and keep the lock. A session may take its own lock again, as with pg_advisory_lock(). It then has a new number, and the old one is stale. If that fails, it keeps its earlier locks.';
-COMMENT ON FUNCTION pgwork.lock_acquire_xact(text, boolean, bigint) IS 'As lock_acquire(), for the running transaction: released by COMMIT or ROLLBACK. Use it behind a pooler in transaction mode. A transaction that takes it again gets the same number. The number counts after the commit: do not pass it to anything outside the database before.';
-COMMENT ON FUNCTION pgwork.lock_queue(text, boolean, boolean, bigint, integer, boolean, boolean) IS 'One step of a wait for a lock that holds no snapshot for long: call it again with the place that it returns, until fence is not NULL. last: no step follows. For clients: lock_acquire() waits in one statement, so for 500 ms at most.';
-COMMENT ON PROCEDURE pgwork.lock_wait(text, boolean, bigint, bigint) IS 'As lock_acquire(), but waits for timeout_ms (-1: without limit) in many short transactions, so that CREATE INDEX CONCURRENTLY under the lock ends. Not inside BEGIN.';
+COMMENT ON FUNCTION pgwork.lock_acquire_xact(text, boolean, bigint) IS 'Like lock_acquire(), for the running transaction: released by COMMIT or ROLLBACK. Use it behind a pooler in transaction mode. A transaction that takes it again gets the same number. The number is valid after the commit: do not pass it to anything outside the database before.';
+COMMENT ON FUNCTION pgwork.lock_queue(text, boolean, boolean, bigint, integer, boolean, boolean) IS 'One step of a wait for a lock that holds no snapshot for long: call it again with the place that it returns, until fence is not NULL. last: no step follows. For clients. lock_acquire() waits in one statement, so for 500 ms at most.';
+COMMENT ON PROCEDURE pgwork.lock_wait(text, boolean, bigint, bigint) IS 'Like lock_acquire(), but waits for timeout_ms (-1: without limit) in many short transactions, so that CREATE INDEX CONCURRENTLY under the lock ends. Not inside BEGIN.';
 COMMENT ON FUNCTION pgwork.lock_release(text, boolean) IS 'Releases this session''s lock; false: it was not held.';
 COMMENT ON FUNCTION pgwork.lock_forget(text) IS 'Releases all that this session holds of the lock; true: it held something. For clients whose lock_acquire() failed halfway.';
 COMMENT ON FUNCTION pgwork.lock_break(text) IS 'Ends the sessions that hold the lock, and makes their fencing number stale. Returns the number of sessions. Needs pg_signal_backend for the owner of the schema.';
 COMMENT ON FUNCTION pgwork.fence_ok(text, bigint) IS 'Whether this is still the number of the lock''s last acquisition. If true, it stays true until the transaction ends, because the next acquisition waits. If false, roll back.';
 COMMENT ON FUNCTION pgwork.lock_is_free(text) IS 'Whether no session holds the lock, exclusive or shared. The answer may change at once.';
 COMMENT ON FUNCTION pgwork.lock_list(text) IS 'Holders and waiters of one lock, or of all whose first acquisition is committed.';
-COMMENT ON FUNCTION pgwork.lock_prune(bigint, integer) IS 'Deletes names that no session holds and whose number is older than the limit (a week); consecutive shared holders draw one number only. Returns their number. If such a name is used again, its numbers continue above the old ones, which are stale.';
+COMMENT ON FUNCTION pgwork.lock_prune(bigint, integer) IS 'Deletes names that no session holds and whose number is older than idle_ms (default: a week). Consecutive shared holders share one number. Returns how many were deleted. If such a name is used again, its numbers continue above the old ones, which are stale.';

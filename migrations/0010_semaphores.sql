@@ -1,8 +1,8 @@
 -- 0010: counting semaphores: at any instant at most the given number of permits is held, each under a lease.
 --
 -- A permit is a row, so that sessions do not wait for a common counter. A grant is one or more
--- permits under one token (number, then nonce, as for jobs). The low bits of the number say at
--- which permit to look for it.
+-- permits under one token (number, then nonce, as for jobs). The low bits of the number are the
+-- slot of its first permit.
 --
 -- Four advisory locks per semaphore:
 --   gate   shared by sessions that take, extend or release permits, until their transaction ends. Exclusive for a
@@ -11,12 +11,12 @@
 --   count  exclusive, for grants while more permits are held than exist (after a resize down). Only then held
 --          permits are counted, by one session at a time, which keeps the lock if it gets permits.
 --   turn   exclusive, held by the waiter at the head of the queue. The others wait for it, in the order of the server.
---          A session that does not wait passes only while no session holds it. So requests for one permit cannot starve
---          a request for many, and one session polls, not all. The key is made of the name, so that the turn can be
---          released after the semaphore was dropped.
+--          A session that does not wait gets permits only while no session holds the turn. So requests for one permit
+--          cannot starve a request for many, and only one session polls. The key is computed from the name, so that the
+--          turn can be released after the semaphore was dropped.
 --   past   shared by sessions that took or released permits while no session held the turn, until their transaction ends:
 --          a session that comes to the head meanwhile does not see the change, and is not notified. Taken exclusively for
---          an instant, to see whether there are such sessions.
+--          an instant, to find out whether there are such sessions.
 
 CREATE SEQUENCE pgwork.semaphore_grant AS bigint MAXVALUE 562949953421311; -- 2^49: number = grant * 2^14 + slot
 
@@ -51,7 +51,7 @@ BEGIN
     IF NOT FOUND THEN
         PERFORM pgwork._refuse_unless(octet_length(name) BETWEEN 1 AND 255, 'name', name, '1 to 255 bytes');
         RAISE EXCEPTION 'there is no semaphore "%"', left(name, 80)
-            USING ERRCODE = 'PW003', HINT = 'pgwork.sema_create() makes one; names are case-sensitive';
+            USING ERRCODE = 'PW003', HINT = 'pgwork.sema_create() creates one; names are case-sensitive';
     END IF;
     RETURN s;
 END $$;
@@ -63,8 +63,8 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN hashtextextended('pgwork.sema.turn:'
 CREATE FUNCTION pgwork._turn_held(name text) RETURNS boolean
 LANGUAGE sql RETURN CASE WHEN pg_try_advisory_lock_shared(pgwork._turn_key(name)) THEN NOT pg_advisory_unlock_shared(pgwork._turn_key(name)) ELSE true END;
 
--- A grant that ends with its session holds this lock while the session lives. Reuse of process
--- numbers cannot fake it, and no privilege is needed to see it.
+-- The lock that shows that the session of a grant is alive. A reused process id cannot fake it, and
+-- every role can see it.
 CREATE FUNCTION pgwork._grant_key(number bigint) RETURNS bigint
 LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN hashtextextended('pgwork.sema.grant:' || number::text, 0);
 
@@ -73,8 +73,8 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT EXISTS (SELECT FROM pgwork._advisory(pgwork._grant_key(number)) a WHERE a.granted)
 $$;
 
--- The lock of a lost grant is useless, and a long session would collect many. The lock of a held
--- grant stays: the token may be wrong, or belong to another semaphore.
+-- Releases the lock of a lost grant: a long session would collect many of them. Keeps the lock of a
+-- held grant, because the token may be wrong, or belong to another semaphore.
 CREATE FUNCTION pgwork._grant_forget(token uuid) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -107,14 +107,14 @@ BEGIN
      WHERE p.semaphore = _permits_of_the_dead.semaphore AND p.number = ANY (dead);
 END $$;
 
--- A lock was not obtained: reports its holder.
+-- Reports the holder of a lock that was not obtained.
 CREATE FUNCTION pgwork._gate_fault(s pgwork.semaphore, what text, key bigint) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     RAISE EXCEPTION 'semaphore "%" %: process %', left(s.name, 80), what,
         (SELECT left(coalesce(string_agg(a.pid::text, ', '), 'unknown'), 80) FROM pgwork._advisory(_gate_fault.key) a
           WHERE a.granted AND a.pid <> pg_backend_pid())
-        USING ERRCODE = 'PW006', HINT = 'repeat it when that is over: pg_stat_activity shows whose it is, pg_prepared_xacts what is prepared';
+        USING ERRCODE = 'PW006', HINT = 'try again when that transaction has ended: see pg_stat_activity and pg_prepared_xacts';
 END $$;
 
 -- Exclusive. An open transaction can hold it for long, and sessions that come later queue behind this one. Permits
@@ -135,8 +135,8 @@ BEGIN
 END $$;
 
 -- Shared, for sessions that take, extend or release permits. The gate is usually shut for a moment only. But its holder
--- may keep a transaction open, and permits would end while their holders wait here. The same applies to sema.past, the
--- mark of sessions that passed the head of the queue, for which the head looks with an exclusive lock.
+-- may keep a transaction open, and permits would end while their holders wait here. The same applies to sema.past, which
+-- the session at the head of the queue takes exclusively for an instant.
 CREATE FUNCTION pgwork._gate_wait(s pgwork.semaphore, gate text, fault text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '1s' AS $$
 BEGIN
@@ -148,7 +148,7 @@ END $$;
 -- The same, if usually no session is in the way.
 CREATE FUNCTION pgwork._gate_pass(s pgwork.semaphore) RETURNS void
 LANGUAGE sql RETURN CASE WHEN NOT pg_try_advisory_xact_lock_shared(pgwork._lock('sema.gate', s.id)) THEN
-    pgwork._gate_wait(s, 'sema.gate', 'is resized or dropped by a transaction that stays open') END;
+    pgwork._gate_wait(s, 'sema.gate', 'is being resized or dropped by an open transaction') END;
 
 -- Locks up to n free permits for this transaction, including those of ended sessions. Skips those that others are taking.
 CREATE FUNCTION pgwork._permits_at_hand(semaphore integer, permits integer, n integer, dead bigint[]) RETURNS integer[]
@@ -162,7 +162,7 @@ BEGIN
 END $$;
 
 -- The same for several permits: all n or none. Waits for a moment for permits that others are taking, in the order of slots and
--- with nothing locked before, so waits form no circle. Skips those of a transaction that stays open. NULL: too few without these.
+-- with nothing locked before, so there is no deadlock. Skips those of a transaction that stays open. NULL: too few without these.
 CREATE FUNCTION pgwork._permits_together(semaphore integer, permits integer, n integer, dead bigint[]) RETURNS integer[]
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off SET lock_timeout = '100ms' AS $$
 #variable_conflict use_column
@@ -180,7 +180,7 @@ BEGIN
                 slots := pgwork._permits_at_hand(semaphore, permits, n, dead);
             END IF;
             IF cardinality(slots) < n THEN
-                RAISE EXCEPTION 'too few';
+                RAISE EXCEPTION 'too few permits are free';
             END IF;
             RETURN slots;
         EXCEPTION
@@ -221,10 +221,10 @@ DECLARE
     out_now integer;
 BEGIN
     PERFORM pg_advisory_xact_lock(pgwork._lock('sema.count', semaphore));
-    IF current_setting('transaction_isolation') <> 'read committed' THEN -- nor does a snapshot see what was taken since
+    IF current_setting('transaction_isolation') <> 'read committed' THEN -- an old snapshot does not see later grants
         BEGIN
             PERFORM FROM pgwork.permit p WHERE p.semaphore = _permits_counted.semaphore ORDER BY p.slot FOR SHARE;
-            RAISE EXCEPTION 'it does';
+            RAISE EXCEPTION 'the snapshot sees all grants';
         EXCEPTION WHEN raise_exception THEN
             NULL; -- nothing is locked now: permits can be extended
         END;
@@ -238,7 +238,7 @@ BEGIN
         slots := pgwork._permits_free(semaphore, permits, n, dead);
     END IF;
     IF cardinality(slots) < n OR slots IS NULL THEN
-        RAISE EXCEPTION 'too few';
+        RAISE EXCEPTION 'too few permits are free';
     END IF;
 EXCEPTION WHEN raise_exception OR lock_not_available THEN -- nothing is locked now
     slots := NULL;
@@ -260,10 +260,11 @@ DECLARE
     ends timestamptz;
 BEGIN
     IF s.id IS NULL THEN
-        RAISE EXCEPTION 'semaphore "%" was dropped', left(was.name, 80) USING ERRCODE = 'PW003';
+        RAISE EXCEPTION 'semaphore "%" was dropped', left(was.name, 80)
+            USING ERRCODE = 'PW003', HINT = 'pgwork.sema_create() creates it again';
     ELSIF n > s.permits THEN
-        RAISE EXCEPTION 'semaphore "%" has % permits, not %', left(s.name, 80), s.permits, n
-            USING ERRCODE = 'PW002', HINT = 'pgwork.sema_resize() changes how many there are';
+        RAISE EXCEPTION 'semaphore "%" has % permits: cannot acquire %', left(s.name, 80), s.permits, n
+            USING ERRCODE = 'PW002', HINT = 'acquire fewer; pgwork.sema_resize() changes the number of permits';
     END IF;
     excess := EXISTS (SELECT FROM pgwork.permit p WHERE p.semaphore = s.id AND p.slot > s.permits);
     IF excess THEN
@@ -294,7 +295,7 @@ BEGIN
                    FOR UPDATE SKIP LOCKED));
         END IF;
         IF session THEN -- last, because it stays if the rest fails. No session sees the grant before the commit
-            PERFORM pgwork._gate_fault(s, 'is locked from outside', pgwork._grant_key(fresh))
+            PERFORM pgwork._gate_fault(s, 'is locked by another program', pgwork._grant_key(fresh))
               WHERE NOT pg_try_advisory_lock_shared(pgwork._grant_key(fresh));
         END IF;
         token := pgwork._token(fresh, lpad(to_hex(salt), 16, '0'));
@@ -316,9 +317,9 @@ BEGIN
     IF n BETWEEN 1 AND 10000 AND ttl_ms BETWEEN 100 AND 86400000 AND octet_length(coalesce(holder, '')) <= 255 THEN
         RETURN;
     END IF;
-    PERFORM pgwork._refuse_unless(n BETWEEN 1 AND 10000, 'n', n::text, '1 .. 10000');
-    PERFORM pgwork._refuse_unless(ttl_ms BETWEEN 100 AND 86400000, 'ttl_ms', ttl_ms::text, '100 .. 86400000');
-    PERFORM pgwork._refuse('holder', holder, 'up to 255 bytes: who');
+    PERFORM pgwork._refuse_unless(n BETWEEN 1 AND 10000, 'n', n::text, '1..10000');
+    PERFORM pgwork._refuse_unless(ttl_ms BETWEEN 100 AND 86400000, 'ttl_ms', ttl_ms::text, '100..86400000');
+    PERFORM pgwork._refuse('holder', holder, 'at most 255 bytes');
 END $$;
 
 CREATE FUNCTION pgwork.sema_acquire(name text, n integer DEFAULT 1, ttl_ms bigint DEFAULT 30000, holder text DEFAULT NULL,
@@ -329,11 +330,11 @@ DECLARE
 BEGIN
     PERFORM pgwork._sema_check(n, ttl_ms, holder);
     IF pgwork._turn_held(s.name) THEN
-        RETURN; -- another session is in front
+        RETURN; -- another session waits in front
     END IF;
-    PERFORM pgwork._gate_wait(s, 'sema.past', 'is locked from outside'); -- the mark that it passed the head
+    PERFORM pgwork._gate_wait(s, 'sema.past', 'is locked by another program');
     IF pgwork._turn_held(s.name) THEN
-        RETURN; -- came to the head before the mark: would not see this session, nor be notified
+        RETURN; -- another session came to the head before: it would not see this one, and not be notified
     END IF;
     PERFORM pgwork._gate_pass(s);
     SELECT t.* INTO token, until, next_ms FROM pgwork._permits_take(s, n, ttl_ms, holder, session) t;
@@ -360,21 +361,21 @@ END $$;
 -- The turn is released when the permits are taken, not at commit, so that the next waiter does not
 -- wait for the disk. The rows are locked until the commit. A session that is suspended at the head
 -- would keep the turn, and block all others, until it continues. patience_ms limits that. Sessions
--- that passed earlier end in a moment, or keep a transaction open. Then this one looks again soon.
+-- that hold sema.past end soon, or keep their transaction open. So the head tries again soon.
 CREATE FUNCTION pgwork.sema_wait(name text, n integer, ttl_ms bigint, holder text, session boolean, wait_ms bigint, turn boolean,
     patience_ms bigint DEFAULT NULL, OUT token uuid, OUT until timestamptz, OUT next_ms bigint)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = 0 AS $$
 DECLARE
     s pgwork.semaphore;
     key bigint := pgwork._turn_key(name);
-    held boolean; -- this session's turn, asked of the server: a ROLLBACK would undo a setting, but not the lock
+    held boolean; -- whether this session has the turn. The server knows: a ROLLBACK would undo a setting, but not the lock
     unseen boolean;
 BEGIN
     s := pgwork._semaphore(name);
     PERFORM pgwork._sema_check(n, ttl_ms, holder);
-    PERFORM pgwork._refuse_unless(wait_ms BETWEEN 0 AND 2147483647, 'wait_ms', wait_ms::text, '0 .. 2147483647');
-    PERFORM pgwork._refuse_unless(coalesce(patience_ms, 1) BETWEEN 1 AND 2147483647, 'patience_ms', patience_ms::text, '1 .. 2147483647');
-    PERFORM pgwork._refuse_unless(turn IS NOT NULL, 'turn', NULL, 'true where this session stands at the head, else false');
+    PERFORM pgwork._refuse_unless(wait_ms BETWEEN 0 AND 2147483647, 'wait_ms', wait_ms::text, '0..2147483647');
+    PERFORM pgwork._refuse_unless(coalesce(patience_ms, 1) BETWEEN 1 AND 2147483647, 'patience_ms', patience_ms::text, '1..2147483647');
+    PERFORM pgwork._refuse_unless(turn IS NOT NULL, 'turn', NULL, 'true if this session is at the head of the queue, otherwise false');
     held := EXISTS (SELECT FROM pgwork._advisory(key) a WHERE a.granted AND a.pid = pg_backend_pid() AND NOT a.shared);
     IF held AND NOT turn THEN
         held := NOT pgwork._unlock_if_held(key); -- a second hold would outlast the grant, and block all others
@@ -450,13 +451,13 @@ DECLARE
 BEGIN
     SELECT * INTO s FROM pgwork.semaphore t WHERE t.name = _semaphore_of.name;
     IF NOT FOUND THEN
-        PERFORM pgwork._grant_forget(token); -- stays done, even if an error follows
+        PERFORM pgwork._grant_forget(token); -- an error does not undo it
         s := pgwork._semaphore(name);
     END IF;
     RETURN s;
 END $$;
 
--- A permit whose lease has ended is lost, even if no session has taken it yet: it may not count any more.
+-- A permit whose lease has ended is lost, even if no session has taken it yet: others may count it as free.
 CREATE FUNCTION pgwork.sema_extend(name text, token uuid, ttl_ms bigint DEFAULT 30000) RETURNS timestamptz
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
@@ -480,13 +481,13 @@ BEGIN
     RETURN ends;
 END $$;
 
--- Notifies the waiter at the head of the queue at commit. Checks twice: a session that came to the
--- head before the mark was set is notified, and one that comes later sees the mark.
+-- Notifies the waiter at the head of the queue at commit. Checks twice: a session that comes to the head
+-- before this one holds sema.past is notified. One that comes later sees that sema.past is held.
 CREATE FUNCTION pgwork._sema_wake(s pgwork.semaphore) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF NOT pgwork._turn_held(s.name) THEN
-        PERFORM pgwork._gate_wait(s, 'sema.past', 'is locked from outside'); -- the mark that it passed the head
+        PERFORM pgwork._gate_wait(s, 'sema.past', 'is locked by another program');
         IF NOT pgwork._turn_held(s.name) THEN
             RETURN;
         END IF;
@@ -518,7 +519,7 @@ BEGIN
     IF owner = pg_backend_pid() AND ends > clock_timestamp() THEN
         PERFORM pg_advisory_unlock_shared(pgwork._grant_key(pgwork.token_number(token)));
     ELSIF owner = pg_backend_pid() THEN
-        PERFORM pgwork._grant_forget(token); -- a late extension may have done it
+        PERFORM pgwork._grant_forget(token); -- a late extension may have released it before
     END IF;
     most := (pgwork._semaphore_now(s.id)).permits;
     UPDATE pgwork.permit p SET number = NULL, nonce = NULL, session = NULL
@@ -533,7 +534,7 @@ END $$;
 CREATE FUNCTION pgwork._sema_check_permits(permits integer) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    PERFORM pgwork._refuse_unless(permits BETWEEN 1 AND 10000, 'permits', permits::text, '1 .. 10000');
+    PERFORM pgwork._refuse_unless(permits BETWEEN 1 AND 10000, 'permits', permits::text, '1..10000');
 END $$;
 
 CREATE FUNCTION pgwork.sema_create(name text, permits integer) RETURNS void
@@ -545,7 +546,7 @@ BEGIN
     PERFORM pgwork._refuse_unless(octet_length(name) BETWEEN 1 AND 255, 'name', name, '1 to 255 bytes');
     PERFORM pgwork._sema_check_permits(permits);
     LOOP -- until it exists: it may be dropped meanwhile
-        -- Looks first, because an INSERT that conflicts uses up a number, and every machine calls this at its start.
+        -- Reads first, because an INSERT that conflicts uses up an id, and every process calls this when it starts.
         SELECT * INTO s FROM pgwork.semaphore t WHERE t.name = sema_create.name;
         EXIT WHEN FOUND;
         INSERT INTO pgwork.semaphore AS t (name, permits) VALUES (sema_create.name, sema_create.permits) ON CONFLICT DO NOTHING RETURNING t.* INTO s;
@@ -555,8 +556,8 @@ BEGIN
         END IF;
     END LOOP;
     IF s.permits <> sema_create.permits THEN
-        RAISE EXCEPTION 'semaphore "%" is there, with % permits', left(name, 80), s.permits
-            USING ERRCODE = 'PW005', HINT = 'pgwork.sema_resize() changes how many there are';
+        RAISE EXCEPTION 'semaphore "%" already exists with % permits, not %', left(name, 80), s.permits, permits
+            USING ERRCODE = 'PW005', HINT = 'pgwork.sema_resize() changes the number of permits';
     END IF;
 END $$;
 
@@ -570,7 +571,8 @@ BEGIN
     PERFORM pgwork._gate_shut(s);
     UPDATE pgwork.semaphore t SET permits = sema_resize.permits WHERE t.id = s.id;
     IF NOT FOUND THEN
-        RAISE EXCEPTION 'semaphore "%" was dropped', left(s.name, 80) USING ERRCODE = 'PW003';
+        RAISE EXCEPTION 'semaphore "%" was dropped', left(s.name, 80)
+            USING ERRCODE = 'PW003', HINT = 'pgwork.sema_create() creates it again';
     END IF;
     INSERT INTO pgwork.permit (semaphore, slot) SELECT s.id, g FROM generate_series(1, sema_resize.permits) g ON CONFLICT DO NOTHING;
     PERFORM pgwork._permits_of_the_dead(s.id);
@@ -588,8 +590,8 @@ BEGIN
     PERFORM pgwork._gate_shut(s);
     PERFORM pgwork._permits_of_the_dead(s.id);
     IF force IS NOT TRUE AND EXISTS (SELECT FROM pgwork.permit p WHERE p.semaphore = s.id AND p.nonce IS NOT NULL AND p.until > clock_timestamp()) THEN
-        RAISE EXCEPTION 'permits of semaphore "%" are out', left(name, 80)
-            USING ERRCODE = 'PW006', HINT = 'wait for them, or pass force => true: their holders notice at the next extend';
+        RAISE EXCEPTION 'permits of semaphore "%" are held', left(name, 80)
+            USING ERRCODE = 'PW006', HINT = 'wait until they are released, or pass force => true: then the next extend of each holder fails';
     END IF;
     DELETE FROM pgwork.permit p WHERE p.semaphore = s.id;
     DELETE FROM pgwork.semaphore t WHERE t.id = s.id;
@@ -619,7 +621,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
      GROUP BY p.number ORDER BY min(p.taken_at), p.number
 $$;
 
--- ---- from outside ----
+-- ---- locks of other programs ----
 
 -- Any role that can connect can take an advisory lock. Lists sessions that hold or await one of our keys and have none of our roles.
 CREATE FUNCTION pgwork.foreign_locks(OUT pid integer, OUT username name, OUT granted boolean, OUT what text, OUT key bigint)
@@ -670,12 +672,12 @@ END $$;
 
 COMMENT ON FUNCTION pgwork.foreign_locks() IS 'Sessions that hold or await an advisory lock of pgwork, of roles that are not members of its roles.';
 COMMENT ON TABLE pgwork.semaphore IS 'Counting semaphores.';
-COMMENT ON TABLE pgwork.permit IS 'One row per permit, with the grant that has it.';
+COMMENT ON TABLE pgwork.permit IS 'One row per permit, with the grant that holds it.';
 COMMENT ON FUNCTION pgwork.sema_create(text, integer) IS 'Creates a semaphore. Does nothing if it exists with the same number of permits.';
 COMMENT ON FUNCTION pgwork.sema_resize(text, integer) IS 'Changes the number of permits, even while permits are held. If more are held than the new number, the rest are removed as they are released, and nothing is granted until then. Waits up to ten seconds for open transactions that have just taken or released permits. Commit at once: until then no session can take, extend or release permits, and gets PW006 after a second.';
 COMMENT ON FUNCTION pgwork.sema_drop(text, boolean) IS 'Removes a semaphore; refuses while permits are held unless forced. Waits as sema_resize() does. Commit at once, too.';
-COMMENT ON FUNCTION pgwork.sema_acquire(text, integer, bigint, text, boolean) IS 'Takes n permits for ttl_ms, all or none; commit at once: until then no other session can have them. token NULL: not enough are free (the first is released in next_ms at the latest), or another session waits in front. session: they are released when this session ends.';
-COMMENT ON FUNCTION pgwork.sema_wait(text, integer, bigint, text, boolean, bigint, boolean, bigint) IS 'As sema_acquire(), waiting for the turn at most wait_ms. token NULL and next_ms given: this session is at the head of the queue; LISTEN pgwork_sema_<schema>, and call again with turn => true at a notification or after next_ms (with false it goes to the end); or sema_leave(), also after an error. patience_ms: a session that stands at the head and says nothing for so long is ended by the server, by idle_session_timeout.';
+COMMENT ON FUNCTION pgwork.sema_acquire(text, integer, bigint, text, boolean) IS 'Takes n permits for ttl_ms, all or none; commit at once: until then no other session can have them. token NULL: not enough are free (the first is released in next_ms at the latest), or another session waits in front. session: the permits are released when this session ends.';
+COMMENT ON FUNCTION pgwork.sema_wait(text, integer, bigint, text, boolean, bigint, boolean, bigint) IS 'Like sema_acquire(), but waits for the turn, at most wait_ms. token NULL and next_ms given: this session is at the head of the queue; LISTEN pgwork_sema_<schema>, and call again with turn => true at a notification or after next_ms (with false it goes to the end); or sema_leave(), also after an error. patience_ms: the server ends a session that is idle at the head for so long, by idle_session_timeout.';
 COMMENT ON FUNCTION pgwork.sema_leave(text) IS 'Leaves the head of the queue.';
 COMMENT ON FUNCTION pgwork.sema_extend(text, uuid, bigint) IS 'Extends the lease of permits to ttl_ms from now; returns its end. NULL: the lease had ended, the permits are lost.';
 COMMENT ON FUNCTION pgwork.sema_release(text, uuid) IS 'Releases the permits of a token; false: their lease had ended, and other sessions may have them. A session''s permits are free at once, even if the transaction is rolled back.';

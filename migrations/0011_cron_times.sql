@@ -1,13 +1,13 @@
--- 0011: cron expressions and their next times. Only the server computes them, because the time
--- zones are the server's. Two rules handle clock changes. W is the local time in the zone, in whole
--- seconds. "wild": the minute or the hour begins with *. A tick comes whenever W matches: none in a
--- gap, two in an overlap. "fixed": all others. A tick comes when W first reaches a matching time or
--- a later one: for a time in a gap directly after the gap, for a time in an overlap in its first
--- pass.
+-- 0011: cron expressions and their next times. Only the server computes them, because it has the
+-- time zones. Two rules handle clock changes. W is the local time in the zone, in whole seconds.
+-- "wild": the minute or the hour begins with *. A tick comes whenever W matches: none in a gap, two
+-- in an overlap. "fixed": all others. A tick comes when W first reaches a matching time or a later
+-- one. So a time in a gap comes directly after the gap, and a time in an overlap comes once, in the
+-- first pass.
 
 -- ---- expressions ---------------------------------------------------------------------------------------------
 
--- Sets of numbers: bit n is n, counted from the left, from 0. any_*: the field begins with *. Day 32 is the last
+-- Sets of numbers: bit n, counted from the left, from 0, stands for n. any_*: the field begins with *. Day 32 is the last
 -- day of a month (L), 33 its last workday (LW). near n: the workday nearest to day n (nW), in the same month.
 -- Weekday 7 * k + n: the k-th weekday n of a month (n#k); 42 + n: the last (nL). near NULL: none of these.
 CREATE TYPE pgwork._cron AS (
@@ -60,7 +60,7 @@ BEGIN
     RETURN CASE WHEN v BETWEEN least_is AND most THEN v ELSE -1 END;
 END $$;
 
--- Reads the field that begins at i; i moves to the next one. kind: 1 second .. 6 weekday.
+-- Reads the field that begins at i; i moves to the next one. kind: 1 (second) to 6 (weekday).
 CREATE FUNCTION pgwork._cron_field(expression text, kind integer, INOUT i integer, OUT bits bit(60), OUT star boolean, OUT near bit(60))
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -68,7 +68,7 @@ DECLARE
     field CONSTANT text := ('{second,minute,hour,day of month,month,weekday}'::text[])[kind];
     least_is CONSTANT integer := ('{0,0,0,1,1,0}'::integer[])[kind];
     most CONSTANT integer := ('{59,59,23,31,12,7}'::integer[])[kind];
-    size CONSTANT integer := ('{60,60,24,31,12,7}'::integer[])[kind]; -- the size of the circle in which a range may wrap around
+    size CONSTANT integer := ('{60,60,24,31,12,7}'::integer[])[kind]; -- a range wraps around after so many values
     allowed CONSTANT text := least_is || '..' || most || CASE kind WHEN 5 THEN ' or jan..dec' WHEN 6 THEN ' or sun..sat' ELSE '' END;
     word text;
     v integer;
@@ -173,7 +173,7 @@ BEGIN
     RETURN total;
 END $$;
 
--- PW001 says where the expression is not valid, and what was expected. src/base/cronexpr.c gives the same message without a server.
+-- PW001 says where the expression is not valid, and what was expected. src/base/cronexpr.c has the same messages, without a server.
 CREATE FUNCTION pgwork._cron_parse(expression text, OUT e pgwork._cron)
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -189,7 +189,7 @@ BEGIN
     IF expression IS NULL THEN
         PERFORM pgwork._refuse('expression', NULL, 'a cron expression');
     ELSIF octet_length(expression) > 255 THEN
-        SELECT min(k) INTO n FROM generate_series(1, 256) k WHERE octet_length(left(expression, k)) > 255; -- the first field too many
+        SELECT min(k) INTO n FROM generate_series(1, 256) k WHERE octet_length(left(expression, k)) > 255; -- the first character too many
         PERFORM pgwork._cron_fault(expression, n, NULL, 'the end: 255 bytes are the limit');
     END IF;
     IF substr(expression, i, 1) = '@' THEN
@@ -248,7 +248,7 @@ CREATE FUNCTION pgwork._cron_bit(bits bit(60), n integer) RETURNS integer
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN nullif(position(B'1' IN substring(bits FROM n + 1)), 0) + n - 1;
 
--- Whether the day matches by its place in the month, or by its weekday's place. Called if near is not NULL.
+-- Whether a day matches L, LW or nW; the next function: whether it matches nL or n#k. Called if near is not NULL.
 CREATE FUNCTION pgwork._cron_day(e pgwork._cron, d date) RETURNS boolean
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -260,7 +260,8 @@ BEGIN
     IF n = most AND get_bit(e.day, 32) = 1 THEN
         RETURN true;
     END IF;
-    -- A workday stands for itself, a Friday for the next Saturday, a Monday for the previous Sunday. At the start or end of a month, for both days.
+    -- A workday stands for itself, a Friday for the next Saturday, a Monday for the previous Sunday. At the start or end of
+    -- a month it stands for both days of the weekend.
     RETURN w BETWEEN 1 AND 5
        AND (get_bit(e.day, 33) = 1 AND (n = most OR w = 5 AND n >= most - 2)
             OR get_bit(e.near, n) = 1
@@ -293,7 +294,7 @@ DECLARE
     special CONSTANT boolean := e.near IS NOT NULL;
     month integer;
 BEGIN
-    -- The time of day from t on: s, m, h count like an odometer.
+    -- Finds the time of day from t on: s, m, h count like an odometer.
     IF get_bit(e.hour, h) = 0 OR get_bit(e.minute, m) = 0 OR s IS NULL THEN
         s := pgwork._cron_bit(e.second, 0);
         m := CASE WHEN get_bit(e.hour, h) = 1 THEN pgwork._cron_bit(e.minute, m + 1) END;
@@ -306,7 +307,7 @@ BEGIN
             END IF;
         END IF;
     END IF;
-    -- The day. A day later than that of t begins with the first time.
+    -- Finds the day. A day later than that of t begins with the first time of day.
     LOOP
         month := extract(month FROM d);
         IF get_bit(e.month, month) = 0 THEN
@@ -321,7 +322,7 @@ BEGIN
             d := d + 1;
         END IF;
         IF (d <= t + interval '41 years') IS NOT TRUE THEN
-            RAISE EXCEPTION 'no time matches' USING ERRCODE = 'PW001';
+            RAISE EXCEPTION 'the cron expression matches no time' USING ERRCODE = 'PW001', HINT = 'check its days, months and weekdays';
         END IF;
     END LOOP;
     IF d > t::date THEN
@@ -358,7 +359,7 @@ LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     shown timestamp;
 BEGIN
-    -- The server takes the later of two, and in a gap the offset before the gap.
+    -- In an overlap the server takes the later instant, and in a gap the offset before the gap.
     last := local AT TIME ZONE zone;
     shown := last AT TIME ZONE zone;
     gap := shown <> local;
@@ -381,7 +382,7 @@ LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET timezone = 'UT
 DECLARE
     local timestamp;
     here record;
-    again timestamptz; -- the first match of an overlap's second pass
+    again timestamptz; -- the first match in the second pass of an overlap
 BEGIN
     IF e.every_s IS NOT NULL THEN
         RETURN anchor + (floor(extract(epoch FROM after - anchor) / e.every_s) + 1) * e.every_s * interval '1 s';
@@ -410,15 +411,15 @@ BEGIN
             RETURN least(again, CASE WHEN here.first > after THEN here.first ELSE here.last END);
         END IF;
     END LOOP;
-    RAISE EXCEPTION 'no time was found in zone "%"', left(zone, 80) USING ERRCODE = 'PW001',
-        HINT = 'use a zone in pg_timezone_names';
+    RAISE EXCEPTION 'argument zone is "%": cannot compute the next time', left(zone, 80) USING ERRCODE = 'PW001',
+        HINT = 'use a zone of pg_timezone_names';
 END $$;
 
 CREATE FUNCTION pgwork._check_instant(argument text, at timestamptz) RETURNS void
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     -- A timestamp can hold the year 294276, so the next time after it is still in range.
-    PERFORM pgwork._refuse_unless(at BETWEEN '1700-01-01 UTC' AND '10000-01-01 UTC', argument, at::text, '1700-01-01 .. 10000-01-01');
+    PERFORM pgwork._refuse_unless(at BETWEEN '1700-01-01 UTC' AND '10000-01-01 UTC', argument, at::text, '1700-01-01 to 10000-01-01');
 END $$;
 
 -- Whether the name of a zone is also an abbreviation with another offset. AT TIME ZONE prefers the
@@ -439,10 +440,10 @@ EXCEPTION WHEN invalid_parameter_value THEN
     RETURN false; -- no zone has this name
 END $$;
 
--- The name of a zone in the server's spelling, or PW001. Refuses what AT TIME ZONE accepts besides zones: abbreviations (CST), POSIX rules,
--- whose sign is inverted (GMT+3 is three hours behind), offsets (+03:00), and zones that count leap seconds (right/UTC), whose clock never
--- shows our times. Reading the list of zones takes a tenth of a second, so the setting is tried first. Besides names it accepts text with a
--- digit and no slash, with a comma or a bracket. Names with a digit and no slash, such as EST5EDT, are looked up in the list.
+-- The name of a zone in the server's spelling, or PW001. AT TIME ZONE also accepts values that are refused here: abbreviations (CST), POSIX
+-- rules, whose sign is inverted (GMT+3 is three hours behind), offsets (+03:00), and zones that count leap seconds (right/UTC), whose clock
+-- never shows our times. Reading the list of zones takes a tenth of a second, so the setting is tried first. The setting also accepts text
+-- with a digit and no slash, with a comma or a bracket. Names with a digit and no slash, such as EST5EDT, are searched in the list.
 CREATE FUNCTION pgwork._check_zone(zone text) RETURNS text
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET timezone = 'UTC' AS $$
 DECLARE
@@ -460,7 +461,7 @@ BEGIN
     END IF;
     PERFORM pgwork._refuse_unless(is_named IS NOT NULL, 'zone', zone, 'a name in pg_timezone_names, such as Europe/Berlin');
     PERFORM pgwork._refuse_unless(NOT pgwork._zone_shadowed(is_named), 'zone', zone,
-                                  'one by the name of a place, for example Europe/Berlin: this one is also an abbreviation, which has no summer time');
+                                  'a zone named after a place, such as Europe/Berlin: this name is also an abbreviation, which has no summer time');
     RETURN is_named;
 END $$;
 
@@ -482,11 +483,11 @@ DECLARE
 BEGIN
     PERFORM pgwork._check_instant('after', after), pgwork._check_instant('anchor', anchor);
     zone := pgwork._check_zone(zone);
-    PERFORM pgwork._refuse_unless(n BETWEEN 1 AND 10000, 'n', n::text, '1 .. 10000');
+    PERFORM pgwork._refuse_unless(n BETWEEN 1 AND 10000, 'n', n::text, '1..10000');
     at := after;
     FOR i IN 1 .. n LOOP
         at := pgwork._cron_after(e, zone, at, anchor);
-        PERFORM pgwork._refuse_unless(at < '30000-01-01 UTC', 'n', n::text, '1 .. ' || (i - 1) || ': later ones are beyond the year 30000');
+        PERFORM pgwork._refuse_unless(at < '30000-01-01 UTC', 'n', n::text, '1..' || (i - 1) || ': later times are after the year 30000');
         ahead := (at AT TIME ZONE zone) - (at AT TIME ZONE 'UTC');
         local := to_char(at AT TIME ZONE zone, 'Dy YYYY-MM-DD HH24:MI:SS')
                  || CASE WHEN ahead < interval '0' THEN ' -' ELSE ' +' END

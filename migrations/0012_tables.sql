@@ -25,8 +25,8 @@ CREATE INDEX table_operation_at ON pgwork.table_operation (at);
 
 -- ---- operation ids ----
 
--- An id that the library created is useful until the call's outcome is known. The next write of the
--- same handle deletes it, so that one id is kept per handle, not all ids of a day.
+-- An id that the library created is needed until the outcome of the call is known. The next write of
+-- the same handle deletes it, so that the table keeps one id per handle, not all ids of a day.
 CREATE FUNCTION pgwork.table_operation(op uuid, spent uuid DEFAULT NULL) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 BEGIN
@@ -38,7 +38,7 @@ BEGIN
     RETURN true;
 END $$;
 
--- To lock it is a write, so a "yes" waits for the disk, too, and for a synchronous standby, which may not have the row yet.
+-- The row lock is a write, so the answer true also waits for the disk, and for a synchronous standby that may not have the row yet.
 CREATE FUNCTION pgwork.table_applied(op uuid) RETURNS boolean
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT EXISTS (SELECT FROM pgwork.table_operation t WHERE t.op = table_applied.op FOR KEY SHARE)
@@ -51,7 +51,7 @@ DECLARE
     old CONSTANT timestamptz := clock_timestamp() -- a variable, because with the function itself no index is used
         - (SELECT s.value::bigint FROM pgwork.setting s WHERE s.name = 'op_retention_ms') * interval '1 ms';
 BEGIN
-    PERFORM pgwork._refuse_unless(batch BETWEEN 1 AND 100000, 'batch', batch::text, '1 .. 100000');
+    PERFORM pgwork._refuse_unless(batch BETWEEN 1 AND 100000, 'batch', batch::text, '1..100000');
     DELETE FROM pgwork.table_operation t
      WHERE t.ctid = ANY (ARRAY(SELECT o.ctid FROM pgwork.table_operation o
                                 WHERE o.at < old
@@ -119,6 +119,6 @@ COMMENT ON FUNCTION pgwork.table_operation(uuid, uuid) IS 'Stores an operation i
 COMMENT ON FUNCTION pgwork.table_applied(uuid) IS 'Whether the transaction that stored this operation id has committed.';
 COMMENT ON FUNCTION pgwork.table_prune(integer) IS 'Deletes operation ids after their retention. Returns their number.';
 COMMENT ON FUNCTION pgwork.table_register(text, text, text[], text, text, text) IS 'Lets the reapers free expired rows of a table. The table''s triggers and functions run with the rights of the reapers: register only tables whose owner may have these. If the owner changes, the reapers skip the table. A role that may call this can get the rights of the reapers through a table of its own.';
-COMMENT ON FUNCTION pgwork.table_unregister(text, text) IS 'Stops the reapers from serving the table; false: it was not registered.';
+COMMENT ON FUNCTION pgwork.table_unregister(text, text) IS 'The reapers do not free rows of the table any more. False: it was not registered.';
 COMMENT ON FUNCTION pgwork.table_list() IS 'The registered tables, and the last error of a reaper.';
 COMMENT ON FUNCTION pgwork.table_reaped(text, text, bigint, text, bigint) IS 'Records the result of a reaper''s pass over a table; true: an error that was not known. Reapers skip the table for rest_ms, an hour at most.';

@@ -1,9 +1,9 @@
--- 0013: schedules. A farm of machines, any number of schedulers, no leader: a tick is decided under the lock of
--- its schedule's row, in the transaction that enqueues the job or hands the tick to a node.
+-- 0013: schedules. Any number of schedulers may run on any number of machines, without a leader: a tick is decided
+-- under the lock of its schedule's row, in the transaction that enqueues the job or gives the tick to a node.
 --
---   slot     the instant a tick is due, a whole second; of one out of turn, the microsecond it was asked for;
---            (schedule, slot) is decided once
---   base     decided up to here: the next tick is the first one after it
+--   slot     the instant at which a tick is due, a whole second; for a requested tick the microsecond of the request;
+--            each (schedule, slot) is decided once
+--   base     all ticks up to here are decided: the next tick is the first one after it
 --   next_*   computed from base: planned once, and again when due and once an hour, because rules of zones change
 
 -- The numbers of tokens, one sequence for all schedules: a name that is dropped and created again,
@@ -21,7 +21,7 @@ CREATE TABLE pgwork.schedule (
     grace_ms     bigint NOT NULL DEFAULT 60000       CHECK (grace_ms BETWEEN 0 AND 86400000),
     jitter_ms    bigint NOT NULL DEFAULT 0           CHECK (jitter_ms BETWEEN 0 AND 3600000),
     timeout_ms   bigint NOT NULL DEFAULT 300000      CHECK (timeout_ms BETWEEN 100 AND 604800000),
-    -- a tick is a job in this queue; NULL: a node holds it
+    -- each tick is a job in this queue; NULL: nodes claim the ticks
     queue        text,
     kind         text NOT NULL DEFAULT '',
     payload      jsonb,
@@ -38,7 +38,7 @@ CREATE TABLE pgwork.schedule (
     next_slot    timestamptz,                        -- NULL: it cannot be planned, see error
     next_at      timestamptz NOT NULL DEFAULT '-infinity', -- the slot and its jitter; after an error: when to try again
     planned_at   timestamptz NOT NULL DEFAULT '-infinity',
-    asked        timestamptz,                        -- a requested tick, for the next node that claims from then on
+    asked        timestamptz,                        -- when a tick was requested; the next node that claims gets it
     last_slot    timestamptz,
     last_at      timestamptz,
     error        text,                               -- why it does not run, such as a missing zone or a paused queue,
@@ -81,7 +81,7 @@ SELECT s.id, s.name, s.expression, s.zone, s.anchor, s.misfire, s.misfire_max, s
  CROSS JOIN LATERAL (SELECT a.all_payloads OR coalesce(q.payload_visible, false)) v (shown);
 CREATE VIEW pgwork.ticks AS SELECT * FROM pgwork.tick;
 
-COMMENT ON TABLE pgwork.schedule IS 'Schedules: what they are, when they come next, and who holds their tick. Written by the functions only.';
+COMMENT ON TABLE pgwork.schedule IS 'Schedules: their settings, their next time, and the holder of their tick. Written by the functions only.';
 COMMENT ON TABLE pgwork.tick IS 'The newest ticks of each schedule.';
 
 CREATE FUNCTION pgwork._schedule(name text) RETURNS pgwork.schedule
@@ -92,7 +92,7 @@ BEGIN
     SELECT * INTO s FROM pgwork.schedule t WHERE t.name = _schedule.name FOR UPDATE;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'there is no schedule "%"', coalesce(left(name, 80), 'NULL')
-            USING ERRCODE = 'PW003', HINT = 'pgwork.cron_create() makes one; names are case-sensitive';
+            USING ERRCODE = 'PW003', HINT = 'pgwork.cron_create() creates one; names are case-sensitive';
     END IF;
     RETURN s;
 END $$;
@@ -104,7 +104,7 @@ BEGIN
                                   '1 to 200 bytes without control characters');
 END $$;
 
--- How much later than its slot a tick comes. The same for each call.
+-- How much later than its slot a tick comes. Every call for a tick returns the same.
 CREATE FUNCTION pgwork._cron_jitter(s pgwork.schedule, slot timestamptz) RETURNS interval
 LANGUAGE sql STABLE
 RETURN CASE WHEN s.jitter_ms > 0
@@ -181,7 +181,7 @@ BEGIN
         RETURN;
     END IF;
     s.next_at := at;
-    -- A step forward costs a tenth of a step back, and a node that catches up calls this for each tick.
+    -- A step forward costs a tenth of a step back, and this is called for each tick that a node catches up.
     slot := s.next_slot;
     FOR i IN 1 .. most LOOP
         slot := pgwork._cron_after(e, s.zone, slot, s.anchor);
@@ -227,14 +227,14 @@ BEGIN
     END IF;
     PERFORM pgwork._check_new(NULL, (NULL, NULL, kind, NULL, priority, NULL, max_attempts, lease_ms, tags, key,
                                      NULL, NULL, NULL), NULL, NULL);
-    PERFORM pgwork._refuse_unless(coalesce(cardinality(tags), 0) <= 30, 'tags', cardinality(tags) || ' tags', 'up to 30: a tick adds two');
+    PERFORM pgwork._refuse_unless(coalesce(cardinality(tags), 0) <= 30, 'tags', cardinality(tags) || ' tags', 'at most 30: each tick adds two');
     PERFORM pgwork._refuse_unless(misfire IN ('skip', 'once', 'all'), 'misfire', misfire, 'skip, once or all');
-    PERFORM pgwork._refuse_unless(misfire_max BETWEEN 1 AND 1000, 'misfire_max', misfire_max::text, '1 .. 1000');
-    PERFORM pgwork._refuse_unless(grace_ms BETWEEN 0 AND 86400000, 'grace_ms', grace_ms::text, '0 .. 86400000 (a day)');
+    PERFORM pgwork._refuse_unless(misfire_max BETWEEN 1 AND 1000, 'misfire_max', misfire_max::text, '1..1000');
+    PERFORM pgwork._refuse_unless(grace_ms BETWEEN 0 AND 86400000, 'grace_ms', grace_ms::text, '0..86400000 (a day)');
     PERFORM pgwork._refuse_unless(misfire <> 'skip' OR grace_ms >= 1000, 'grace_ms', grace_ms::text,
-                                  '1000 .. 86400000 with misfire skip: every tick is found a little late');
-    PERFORM pgwork._refuse_unless(jitter_ms BETWEEN 0 AND 3600000, 'jitter_ms', jitter_ms::text, '0 .. 3600000 (an hour)');
-    PERFORM pgwork._refuse_unless(timeout_ms BETWEEN 100 AND 604800000, 'timeout_ms', timeout_ms::text, '100 .. 604800000 (a week)');
+                                  '1000..86400000 with misfire skip: every tick is found a little late');
+    PERFORM pgwork._refuse_unless(jitter_ms BETWEEN 0 AND 3600000, 'jitter_ms', jitter_ms::text, '0..3600000 (an hour)');
+    PERFORM pgwork._refuse_unless(timeout_ms BETWEEN 100 AND 604800000, 'timeout_ms', timeout_ms::text, '100..604800000 (a week)');
     PERFORM pgwork._check_ttl(ttl_ms);
     LOOP
         INSERT INTO pgwork.schedule AS t (name, expression, zone, anchor, base)
@@ -298,7 +298,7 @@ BEGIN
     PERFORM pgwork._check_schedule_name('new_name', new_name);
     UPDATE pgwork.schedule t SET name = new_name WHERE t.id = s.id;
 EXCEPTION WHEN unique_violation THEN
-    RAISE EXCEPTION 'there is a schedule "%" already', new_name USING ERRCODE = 'PW005';
+    RAISE EXCEPTION 'schedule "%" already exists', new_name USING ERRCODE = 'PW005', HINT = 'choose another name, or drop that schedule';
 END $$;
 
 CREATE FUNCTION pgwork.cron_drop(name text) RETURNS void
@@ -326,7 +326,7 @@ LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
      WHERE t.schedule = $1 AND t.slot <= (SELECT o.slot FROM pgwork.tick o WHERE o.schedule = $1 ORDER BY o.slot DESC OFFSET 100 LIMIT 1)
 $$;
 
--- An interval, because in a session UTC may be an abbreviation of another time: see _cron_after().
+-- The tag uses an interval, because a session may know UTC as an abbreviation of another time: see _cron_after().
 CREATE FUNCTION pgwork._cron_enqueue(s pgwork.schedule, slot timestamptz) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -343,8 +343,8 @@ END $$;
 
 -- Enqueues the due ticks of one schedule, whose row the caller has locked. Returns their number. Does
 -- not wait long for an open transaction that holds a unique key: the schedule is tried again. Without a
--- queue it only plans: missed ticks stay due until a node claims, which shows that none does.
-CREATE FUNCTION pgwork._cron_fire(s pgwork.schedule, at timestamptz, room bigint, patience_ms integer) RETURNS bigint
+-- queue it only plans: missed ticks stay due until a node claims one, so the doctor can report them.
+CREATE FUNCTION pgwork._cron_fire(s pgwork.schedule, at timestamptz, most bigint, patience_ms integer) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = 0 AS $$
 DECLARE
     e pgwork._cron := pgwork._cron_parse(s.expression);
@@ -356,7 +356,7 @@ BEGIN
     ELSE
         s := pgwork._cron_due(s, e, at);
     END IF;
-    WHILE s.queue IS NOT NULL AND s.next_at <= at AND fired < room LOOP
+    WHILE s.queue IS NOT NULL AND s.next_at <= at AND fired < most LOOP
         IF pgwork._cron_decide(s, s.next_slot, at) THEN
             PERFORM pgwork._cron_enqueue(s, s.next_slot);
             s.last_slot := s.next_slot;
@@ -427,7 +427,7 @@ END $$;
 CREATE FUNCTION pgwork.cron_tick(batch integer DEFAULT 1000, OUT fired bigint, OUT next_ms bigint)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    PERFORM pgwork._refuse_unless(batch BETWEEN 1 AND 100000, 'batch', batch::text, '1 .. 100000');
+    PERFORM pgwork._refuse_unless(batch BETWEEN 1 AND 100000, 'batch', batch::text, '1..100000');
     SELECT t.fired, t.next_ms INTO fired, next_ms FROM pgwork._cron_tick(batch, clock_timestamp()) t;
 END $$;
 
@@ -448,7 +448,7 @@ END $$;
 
 -- ---- ticks that a node holds ---------------------------------------------------------------------------------
 
--- Gives one due tick to a node: first a tick whose holder timed out, under a higher fencing number;
+-- Gives one due tick to a node: first a tick whose node timed out, under a higher fencing number;
 -- otherwise a new tick. Also plans again what was planned an hour ago.
 CREATE FUNCTION pgwork._cron_claim(node text, schedules text[], at timestamptz, OUT schedule text, OUT slot timestamptz, OUT token uuid,
     OUT attempt integer, OUT until timestamptz, OUT kind text, OUT payload jsonb, OUT body bytea, OUT next_ms bigint)
@@ -466,10 +466,10 @@ BEGIN
          ORDER BY t.slot IS NULL, t.next_at LIMIT 1 FOR UPDATE SKIP LOCKED;
         EXIT WHEN NOT FOUND;
         IF s.slot IS NOT NULL AND coalesce(s.max_attempts, 10) BETWEEN 1 AND s.attempt THEN
-            UPDATE pgwork.tick t SET finished_at = _cron_claim.at, error = format('given up: %s holders ran out of time', s.attempt)
+            UPDATE pgwork.tick t SET finished_at = _cron_claim.at, error = format('given up: %s nodes timed out', s.attempt)
              WHERE t.schedule = s.id AND t.slot = s.slot;
             UPDATE pgwork.schedule t SET slot = NULL, token = NULL, holder = NULL, since = NULL, until = NULL, attempt = 0,
-                                         error = format('the tick of %s was given up: %s holders ran out of time', s.slot, s.attempt), error_at = at
+                                         error = format('the tick of %s was given up: %s nodes timed out', s.slot, s.attempt), error_at = at
              WHERE t.id = s.id;
             CONTINUE;
         ELSIF s.slot IS NULL THEN
@@ -545,7 +545,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     later timestamptz;
 BEGIN
-    PERFORM pgwork._refuse_unless(coalesce(cron_extend.timeout_ms, 100) BETWEEN 100 AND 604800000, 'timeout_ms', cron_extend.timeout_ms::text, '100 .. 604800000 (a week)');
+    PERFORM pgwork._refuse_unless(coalesce(cron_extend.timeout_ms, 100) BETWEEN 100 AND 604800000, 'timeout_ms', cron_extend.timeout_ms::text, '100..604800000 (a week)');
     PERFORM pgwork._wait_for_disk();
     UPDATE pgwork.schedule t SET until = clock_timestamp() + coalesce(cron_extend.timeout_ms, t.timeout_ms) * interval '1 ms'
      WHERE t.token = cron_extend.token AND t.slot IS NOT NULL
@@ -591,7 +591,7 @@ DECLARE
     ahead CONSTANT boolean := s.slot > at;
 BEGIN
     IF was_held THEN
-        s.error := format('the tick of %s was taken from %s by %s', s.slot, s.holder, session_user);
+        s.error := format('role "%s" took the tick of %s from node "%s"', session_user, s.slot, s.holder);
         s.error_at := at;
         RAISE LOG 'pgwork: schedule "%": %', name, s.error;
     END IF;
@@ -625,19 +625,19 @@ BEGIN
                     ELSE least(next_ms, due_ms, (pgwork._end_holds(NULL)).next_ms) END;
 END $$;
 
-COMMENT ON VIEW pgwork.schedules IS 'Schedules: what they make, when next, and what went wrong.';
-COMMENT ON VIEW pgwork.ticks IS 'Ticks that were decided, the newest of each schedule.';
-COMMENT ON FUNCTION pgwork.maintain(integer) IS 'cron_tick(), promote(), reap(), prune(), the ends of holds and the low-water marks as far as each is due. Call it again after next_ms, each time in its own transaction. stuck: jobs that could not be moved, each reported once.';
+COMMENT ON VIEW pgwork.schedules IS 'Schedules: their settings, their next time, and their last error.';
+COMMENT ON VIEW pgwork.ticks IS 'The newest decided ticks of each schedule.';
+COMMENT ON FUNCTION pgwork.maintain(integer) IS 'Does what is due of cron_tick(), promote(), reap() and prune(); ends holds and moves low-water marks. Call it again after next_ms, each time in its own transaction. stuck: jobs that could not be moved, each reported once.';
 COMMENT ON FUNCTION pgwork.cron_create(text, text, text, text, jsonb, text, bytea, integer, integer, bigint, text[], text, text, integer, bigint, bigint, bigint, bigint) IS
-    'Makes a schedule; when it is there, makes it what is said. Without a queue its ticks are for cron_claim(). Returns its next time (NULL: paused); that stays when expression and zone do.';
-COMMENT ON FUNCTION pgwork.cron_pause(text) IS 'Stops ticks until cron_resume(); a held tick goes on.';
+    'Creates a schedule, or replaces the settings of an existing one. Without a queue, cron_claim() returns its ticks. Returns the next time (NULL: paused), which changes only if expression or zone changes.';
+COMMENT ON FUNCTION pgwork.cron_pause(text) IS 'Stops ticks until cron_resume(). A held tick continues.';
 COMMENT ON FUNCTION pgwork.cron_resume(text) IS 'Ends a pause. Ticks that were due during the pause are lost.';
 COMMENT ON FUNCTION pgwork.cron_rename(text, text) IS 'Changes the name and nothing else.';
-COMMENT ON FUNCTION pgwork.cron_drop(text) IS 'Removes a schedule; the token of a held tick is stale.';
-COMMENT ON FUNCTION pgwork.cron_run(text) IS 'Makes a tick now: enqueues its job and returns the id. Without a queue it returns NULL, and the next cron_claim() gets one tick, however often this was called.';
+COMMENT ON FUNCTION pgwork.cron_drop(text) IS 'Removes a schedule. The token of a held tick becomes stale.';
+COMMENT ON FUNCTION pgwork.cron_run(text) IS 'Makes a tick now: enqueues its job and returns the id. Without a queue it returns NULL, and the next cron_claim() returns one tick, even after several requests.';
 COMMENT ON FUNCTION pgwork.cron_tick(integer) IS 'Enqueues the jobs of all due ticks. Concurrent calls are safe. Part of maintain(). next_ms: when to call it again; NULL: no schedule.';
 COMMENT ON FUNCTION pgwork.cron_claim(text, text[]) IS
-    'Gives a due tick to a node, until the schedule''s timeout; schedule is NULL when there is none, and next_ms says when to ask again, a minute at most. Commit before the work: until then no other node can have a tick of that schedule.';
+    'Gives a due tick to a node, until the timeout of the schedule. If no tick is due, schedule is NULL; call it again after next_ms, a minute at most. Commit before the work: until then no other node can claim a tick of that schedule.';
 COMMENT ON FUNCTION pgwork.cron_extend(uuid, bigint) IS 'Extends the timeout of a tick, and returns its end; NULL: another node has the tick.';
 COMMENT ON FUNCTION pgwork.cron_finish(uuid, text) IS 'Finishes a tick, with or without an error. Without one, an error of the schedule is cleared. False: another node has the tick.';
 COMMENT ON FUNCTION pgwork.cron_break(text) IS 'Takes a held tick from its node and makes the token stale, so that another node may claim it at once. Discards times that were planned by a clock that was ahead. False: no tick was held.';

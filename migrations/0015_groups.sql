@@ -1,9 +1,9 @@
--- 0015: groups. At most so many jobs of a group are admitted (ready, leased, or with policy hold waiting for a retry).
--- The others wait in delayed_job with run_at infinity, at the gate of their group, where no claim sees them. Whatever
--- may open a gate leaves an event in its own transaction: a producer, a job that leaves, a changed limit. A claim that
--- has found too few jobs, and each tick, take up events: the lock of the gate first, then, in the next statement, the
--- events and how many jobs are admitted. So two transactions that cannot see each other strand nobody: the later one
--- leaves an event that is seen afterwards. doc/groups.md shows it from outside.
+-- 0015: groups. At most group_limit jobs of a group are admitted (ready, leased, or with policy hold waiting for a
+-- retry). The others wait in delayed_job with run_at infinity, at the gate of their group, where no claim sees them.
+-- A finished job hands its place to the next gated job. Every other transaction that may open a gate inserts an event: an
+-- enqueue, a place that no job gets, a changed limit. A claim that finds too few jobs, and each tick, process events: they lock the gate, and read the events and count the admitted
+-- jobs in the next statement. So if two transactions cannot see each other, no job is stranded: the event of the later
+-- one is processed afterwards. doc/groups.md describes the feature.
 
 ALTER TABLE pgwork.queue
     ADD group_limit integer NOT NULL DEFAULT 1 CHECK (group_limit BETWEEN 1 AND 10000),
@@ -11,11 +11,11 @@ ALTER TABLE pgwork.queue
     ADD queue_limit integer CHECK (queue_limit BETWEEN 1 AND 10000), -- of all jobs together; NULL: none
     ADD group_terms integer NOT NULL DEFAULT 0; -- grows when a limit of the queue or of one of its groups changes
 
--- A job that waits to be admitted has a gate, its group, and a place there: by priority, then by id. Where the queue has
--- a limit, its own gate, '', comes behind those of the groups; a job without a group has the group '' there.
+-- A job that waits to be admitted has a gate, its group, and a place in the line there: by priority, then by id. A queue
+-- with a limit has a gate of its own, '', after those of the groups. A job without a group has the group '' there.
 CREATE INDEX delayed_job_gate ON pgwork.delayed_job (queue, gate, place) WHERE gate IS NOT NULL;
 
--- What differs from the queue's settings in one group.
+-- The settings of a group that differ from those of its queue.
 CREATE TABLE pgwork.group_rule (
     queue integer NOT NULL, grp text NOT NULL, group_limit integer CHECK (group_limit BETWEEN 1 AND 10000),
     group_retry text CHECK (group_retry IN ('hold', 'pass', 'block')), held_until timestamptz,
@@ -23,13 +23,14 @@ CREATE TABLE pgwork.group_rule (
 );
 CREATE INDEX group_rule_held ON pgwork.group_rule (held_until) WHERE held_until IS NOT NULL;
 
--- The evidence of a limit: a row for each admitted job, as long as it is. Read newest first: behind a held snapshot a
--- group of thousands of finished jobs has as many dead tuples.
+-- A row for each job while it is admitted. Read newest first, because under a held snapshot a group with thousands of
+-- finished jobs has as many dead tuples.
 CREATE TABLE pgwork.admitted_job (
     queue integer NOT NULL, id bigint NOT NULL, gate text NOT NULL,
     seq   bigint NOT NULL DEFAULT nextval('pgwork.position'),
-    low   bigint NOT NULL,                -- gated jobs lie behind this place, unless an event says otherwise
+    low   bigint NOT NULL,                -- gated jobs have places after this one, unless an event says otherwise
     terms integer NOT NULL,               -- the queue's group_terms when it was admitted
+    handed integer NOT NULL DEFAULT 0,    -- how often the place was handed on since the gate was last locked
     dead  boolean NOT NULL DEFAULT false, -- policy block: a dead letter, which stops its group
     PRIMARY KEY (queue, id, gate)
 ) WITH (autovacuum_vacuum_scale_factor = 0.05);
@@ -43,20 +44,20 @@ RETURN hashtextextended('pgwork.gate ' || gate, queue);
 CREATE TABLE pgwork.gate_event (
     key    bigint NOT NULL GENERATED ALWAYS AS (pgwork._gate_lock(queue, gate)) STORED,
     id     bigint NOT NULL DEFAULT nextval('pgwork.position'), queue integer NOT NULL, gate text NOT NULL,
-    place  bigint NOT NULL,           -- look behind this place
-    credit bigint NOT NULL DEFAULT 0, -- so many admitted jobs have left, under these terms
+    place  bigint NOT NULL,           -- search after this place
+    credit bigint NOT NULL DEFAULT 0, -- how many admitted jobs have left, under these terms
     terms  integer NOT NULL DEFAULT 0, PRIMARY KEY (key, id)
 ) WITH (autovacuum_vacuum_scale_factor = 0.05);
 CREATE INDEX gate_event_id ON pgwork.gate_event (queue, id);
 
--- Where the events of a queue begin, read newest first: no event lies up to `floor`, and those up to `issued` are older
--- than two ticks (a late commit can lie there, which is left to the tick).
+-- Where the events of a queue begin, read newest first. There is no event up to `floor`. Claims read events after
+-- `recent`, the `issued` of the tick before. Older events are late commits, which a tick processes.
 CREATE TABLE pgwork.gate_mark (
     queue integer NOT NULL, version bigint NOT NULL, issued bigint NOT NULL, recent bigint NOT NULL,
     floor bigint NOT NULL, PRIMARY KEY (queue, version)
 ) WITH (autovacuum_vacuum_scale_factor = 0.02);
 
--- The newest entry of a queue, or the beginning of all.
+-- The newest entry of a queue, or zeros.
 CREATE FUNCTION pgwork._gate_mark(queue integer) RETURNS pgwork.gate_mark LANGUAGE sql STABLE
 RETURN coalesce((SELECT t FROM pgwork.gate_mark t WHERE t.queue = _gate_mark.queue ORDER BY t.version DESC LIMIT 1),
                 (queue, 0, 0, 0, 0)::pgwork.gate_mark);
@@ -64,21 +65,21 @@ RETURN coalesce((SELECT t FROM pgwork.gate_mark t WHERE t.queue = _gate_mark.que
 CREATE FUNCTION pgwork._place(priority integer, id bigint) RETURNS bigint
 LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN (priority::bigint << 58) + id;
 
--- Before an event is written: its id must be one of a transaction that the ticks know as a writer (0004_marks.sql).
+-- Must run before an event is written, so that ticks see the transaction as a writer (0004_marks.sql).
 CREATE FUNCTION pgwork._begin_event() RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM pg_current_xact_id();
     LOCK TABLE pgwork.live_job IN ROW EXCLUSIVE MODE;
 END $$;
 
--- Look at a gate from its beginning.
+-- Requests that a gate is searched from its beginning.
 CREATE FUNCTION pgwork._look_at_gate(queue integer, gate text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM pgwork._begin_event();
     INSERT INTO pgwork.gate_event (queue, gate, place) VALUES (queue, gate, -1);
 END $$;
 
--- Stores new jobs of which some have to pass a gate. How many may be claimed, at once or when they are admitted.
+-- Stores new jobs, some of which have to pass a gate. Returns how many can be claimed now, or may be admitted.
 CREATE FUNCTION pgwork._store_gated(q pgwork.queue, jobs pgwork._new_job[]) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE now_is CONSTANT timestamptz := pgwork._now(); others pgwork._new_job[]; n bigint;
 BEGIN
@@ -100,7 +101,7 @@ BEGIN
     RETURN n;
 END $$;
 
--- The gate that a job has to pass next; NULL: none.
+-- The gate that a job has to pass next. NULL: none.
 CREATE FUNCTION pgwork._next_gate(q pgwork.queue, id bigint, grp text) RETURNS text LANGUAGE sql STABLE AS $$
     SELECT g.gate FROM (VALUES (grp), (CASE WHEN q.queue_limit IS NOT NULL THEN '' END)) g (gate)
      WHERE g.gate IS NOT NULL AND NOT EXISTS (
@@ -108,7 +109,7 @@ CREATE FUNCTION pgwork._next_gate(q pgwork.queue, id bigint, grp text) RETURNS t
      ORDER BY g.gate = '' LIMIT 1
 $$;
 
--- Delayed jobs, or dead letters, that have to pass a gate go there. Returns the others.
+-- Moves delayed jobs, or dead letters, that have to pass a gate to that gate. Returns the others.
 CREATE FUNCTION pgwork._to_gates(q pgwork.queue, ids bigint[], dead boolean) RETURNS bigint[] LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 DECLARE gone bigint[];
@@ -118,7 +119,7 @@ BEGIN
       UNION ALL SELECT FROM pgwork.dead_job d WHERE dead AND d.queue = q.id AND d.id = ANY (ids) AND d.grp IS NOT NULL;
     IF NOT FOUND THEN RETURN ids; END IF;
     PERFORM pgwork._begin_event();
-    WITH a AS ( -- these stopped their groups, whose events were taken up meanwhile
+    WITH a AS ( -- these stopped their groups, whose events were processed meanwhile
         UPDATE pgwork.admitted_job a SET dead = false WHERE a.queue = q.id AND a.id = ANY (ids) AND a.dead
         RETURNING a.gate
     ) INSERT INTO pgwork.gate_event (queue, gate, place)
@@ -147,7 +148,7 @@ BEGIN
     RETURN ARRAY(SELECT u.id FROM unnest(ids) u (id) WHERE u.id <> ALL (coalesce(gone, '{}')));
 END $$;
 
--- Jobs are over, or were taken away for good: their places are free. (After live_job was locked, see _begin_event().)
+-- Frees the places of jobs that are finished or removed. (Call it after live_job was locked, see _begin_event().)
 CREATE FUNCTION pgwork._leave(queue integer, ids bigint[], only_gate text DEFAULT NULL) RETURNS void LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 BEGIN
@@ -160,16 +161,68 @@ BEGIN
              CASE WHEN bool_or(a.dead) THEN 0 ELSE count(*) END, a.terms FROM a GROUP BY a.gate, a.terms;
 END $$;
 
--- The same for jobs that leave in a statement that has not locked live_job, if their queue has admitted any.
+-- The same if live_job was not locked before. Does nothing if the queue has no admitted jobs.
 CREATE FUNCTION pgwork._leave_gates(queue integer, ids bigint[]) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM pgwork._begin_event(), pgwork._leave(_leave_gates.queue, ids)
       WHERE EXISTS (SELECT FROM pgwork.admitted_job a WHERE a.queue = _leave_gates.queue);
 END $$;
 
--- Jobs were taken away unfinished, and are dead, cancelled or delayed now. By the policy of the group one that is to be
--- retried keeps its place (hold, block) or not (pass), and a dead letter stops its group (block). None keeps its place at
--- the gate of the queue.
+-- The same for jobs that their holder has finished. Their places go to the next gated jobs at once, without the lock of
+-- the gate: as many jobs are admitted before and after. The next job inherits `low`, a hundred times at most, so that it
+-- advances. A place that no job gets leaves an event.
+CREATE FUNCTION pgwork._hand_on(queue integer, ids bigint[]) RETURNS void LANGUAGE plpgsql
+SET enable_seqscan = off SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan SET jit = off AS $$
+DECLARE q pgwork.queue; n bigint; now_is CONSTANT timestamptz := pgwork._now();
+BEGIN
+    SELECT * INTO q FROM pgwork.queue t WHERE t.id = _hand_on.queue;
+    WITH a AS (
+        DELETE FROM pgwork.admitted_job a WHERE a.queue = q.id AND a.id = ANY (ids)
+        RETURNING a.gate, a.low, a.terms, a.handed
+    ), g AS MATERIALIZED (
+        SELECT a.gate, a.terms, min(a.low) AS low, max(a.handed) + 1 AS handed, count(*) AS places
+          FROM a GROUP BY a.gate, a.terms
+    ), s AS MATERIALIZED (
+        SELECT g.*, d.* FROM g
+          LEFT JOIN LATERAL (SELECT * FROM pgwork.group_rule r WHERE r.queue = q.id AND r.grp = g.gate OFFSET 0) r ON true
+         CROSS JOIN LATERAL (
+            SELECT least(g.low, min(e.place)) AS start FROM pgwork.gate_event e
+             WHERE e.key = pgwork._gate_lock(q.id, g.gate) AND e.id > (SELECT f.floor FROM pgwork._gate_mark(q.id) f)) e
+         CROSS JOIN LATERAL (
+            SELECT d.ctid AS at, d.id FROM pgwork.delayed_job d
+             WHERE d.queue = q.id AND d.gate = g.gate AND d.place > e.start
+               AND (coalesce(r.group_limit, CASE g.gate WHEN '' THEN q.queue_limit ELSE q.group_limit END) > 1
+                    OR d.place = (SELECT h.place FROM pgwork.delayed_job h WHERE h.queue = q.id AND h.gate = g.gate
+                                     AND h.place > e.start ORDER BY h.place LIMIT 1)) -- a strict line
+             ORDER BY d.place LIMIT g.places FOR UPDATE SKIP LOCKED) d
+         WHERE g.terms = q.group_terms AND g.handed <= 100 AND (g.gate = '' OR q.queue_limit IS NULL)
+           AND (r.held_until > now_is) IS NOT TRUE
+           AND current_setting('transaction_isolation') IN ('read committed', 'read uncommitted')
+           AND NOT EXISTS (SELECT FROM pgwork.admitted_job a
+                            WHERE a.queue = q.id AND a.gate = g.gate AND a.dead OFFSET 0)
+    ), d AS (
+        DELETE FROM pgwork.delayed_job d WHERE d.ctid = ANY (ARRAY(SELECT s.at FROM s)) RETURNING d.*
+    ), live AS (
+        INSERT INTO pgwork.live_job (ready_at, created_at, queue, lane, attempt, max_attempts, lease_ms, id, last_id,
+                                     kind, key, error, tags, payload, body, grp, expires_at, meta)
+        SELECT now_is, d.created_at, d.queue, 2 * d.priority + 1, d.attempt, d.max_attempts, d.lease_ms, d.id, d.id,
+               d.kind, d.key, d.error, d.tags, d.payload, d.body, d.grp, d.expires_at, d.meta FROM d ORDER BY d.place
+    ), next AS (
+        INSERT INTO pgwork.admitted_job (queue, id, gate, low, terms, handed)
+        SELECT q.id, s.id, s.gate, s.low, s.terms, s.handed FROM s WHERE s.id IN (SELECT d.id FROM d)
+        RETURNING gate, terms
+    ), e AS (
+        INSERT INTO pgwork.gate_event (queue, gate, place, credit, terms)
+        SELECT q.id, g.gate, g.low, g.places - count(x), g.terms
+          FROM g LEFT JOIN next x ON x.gate = g.gate AND x.terms = g.terms GROUP BY g.gate, g.low, g.places, g.terms
+        HAVING g.places > count(x)
+    ) SELECT count(*) INTO n FROM next;
+    PERFORM pgwork._wake(q.name, n) WHERE q.notify AND n > 0;
+END $$;
+
+-- For unfinished jobs that are dead, cancelled or delayed now. The policy of the group decides whether a job that is
+-- retried keeps its place (hold, block) or not (pass), and whether a dead letter stops its group (block). No job keeps
+-- its place at the gate of the queue.
 CREATE FUNCTION pgwork._leave_unfinished(q pgwork.queue, ids bigint[]) RETURNS void LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 DECLARE gone record;
@@ -182,11 +235,11 @@ BEGIN
                    EXISTS (SELECT FROM pgwork.dead_job d WHERE d.queue = q.id AND d.id = a.id OFFSET 0) AS dead
               FROM pgwork.admitted_job a LEFT JOIN pgwork.group_rule r ON r.queue = a.queue AND r.grp = a.gate
              WHERE a.queue = q.id AND a.id = ANY (ids)) s;
-    PERFORM pgwork._leave(q.id, gone.free) WHERE gone.free IS NOT NULL;
     UPDATE pgwork.admitted_job a SET dead = true WHERE a.queue = q.id AND a.id = ANY (gone.stops);
+    PERFORM pgwork._hand_on(q.id, gone.free) WHERE gone.free IS NOT NULL;
 END $$;
 
--- Up to `most` gates that have events and whose lock is ours now, in the order of their oldest event.
+-- Locks up to `most` gates that have events, in the order of their oldest event. Skips gates that others have locked.
 CREATE FUNCTION pgwork._lock_gates(queue integer, most integer, start bigint) RETURNS bigint[] LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan SET jit = off AS $$
 DECLARE keys bigint[] := '{}'; w record; after bigint := start; size CONSTANT integer := 2 * most + 14;
@@ -205,9 +258,9 @@ BEGIN
     RETURN keys;
 END $$;
 
--- Takes up events of gates that are locked by us, and admits whom it may. How many were admitted. `tick`: this
--- transaction ends at once, so it may lock rows of admitted jobs, for which their holders would have to wait.
--- If the settings have changed since `q` was read, it takes up nothing: the next claim or tick does.
+-- Processes the events of gates that this transaction has locked, and admits jobs. Returns how many are ready now.
+-- `tick`: this transaction ends at once, so it may lock rows of admitted jobs, for which their holders must wait.
+-- If the settings have changed since `q` was read, it does nothing: the next claim or tick does.
 CREATE FUNCTION pgwork._open_gates(q pgwork.queue, keys bigint[], floor bigint, tick boolean) RETURNS bigint
 LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET jit = off
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
@@ -220,7 +273,7 @@ BEGIN
                    SELECT v.ctid FROM pgwork.gate_event v WHERE v.key = k AND v.id > floor FOR UPDATE SKIP LOCKED) v
                     WHERE EXISTS (SELECT FROM pgwork.queue t WHERE t.id = q.id AND t.group_terms = q.group_terms)))
         RETURNING e.gate, e.place, e.credit, e.terms
-    ), g AS MATERIALIZED ( -- freed: nothing but that jobs have left, so nobody has to be counted
+    ), g AS MATERIALIZED ( -- freed: all events are about jobs that have left, so no admitted jobs have to be counted
         SELECT e.gate, e.start, e.freed, coalesce(r.group_limit,
                    CASE e.gate WHEN '' THEN coalesce(q.queue_limit, 10000) ELSE q.group_limit END) AS most,
                r.held_until > now_is IS TRUE OR EXISTS (SELECT FROM pgwork.admitted_job a
@@ -229,18 +282,18 @@ BEGIN
                        CASE WHEN bool_and(e.credit > 0 AND e.terms = q.group_terms) THEN sum(e.credit) END AS freed
                   FROM e GROUP BY e.gate) e
           LEFT JOIN pgwork.group_rule r ON r.queue = q.id AND r.grp = e.gate
-    ), room AS MATERIALIZED (
+    ), vacancy AS MATERIALIZED (
         SELECT g.gate, g.start, g.shut, g.most, g.freed IS NULL AS counted, CASE WHEN g.shut THEN 0 WHEN g.freed IS NOT NULL THEN g.freed
                    ELSE greatest(0, g.most - (SELECT count(*) FROM (SELECT FROM pgwork.admitted_job a
                                    WHERE a.queue = q.id AND a.gate = g.gate ORDER BY a.seq DESC LIMIT g.most) a)) END AS n
           FROM g
     ), c AS MATERIALIZED (
-        SELECT r.gate, r.start, r.n, r.counted AND r.n < r.most AS others, w.* FROM room r CROSS JOIN LATERAL (
+        SELECT r.gate, r.start, r.n, r.counted AND r.n < r.most AS others, w.* FROM vacancy r CROSS JOIN LATERAL (
             SELECT d.ctid AS at, d.place FROM pgwork.delayed_job d
              WHERE d.queue = q.id AND d.gate = r.gate AND d.place > r.start ORDER BY d.place LIMIT r.n) w
     ), l AS MATERIALIZED (
         SELECT d.ctid AS at FROM pgwork.delayed_job d WHERE d.ctid = ANY (ARRAY(SELECT c.at FROM c)) FOR UPDATE SKIP LOCKED
-    ), f AS MATERIALIZED ( -- none behind a job that another session is cancelling
+    ), f AS MATERIALIZED ( -- none after a job that another session is cancelling
         SELECT c.*, bool_and(c.at = ANY (ARRAY(SELECT l.at FROM l))) OVER (PARTITION BY c.gate ORDER BY c.place) AS free FROM c
     ), d AS (
         DELETE FROM pgwork.delayed_job d
@@ -250,7 +303,7 @@ BEGIN
                                      key, error, tags, payload, body, grp, expires_at, meta)
         SELECT now_is, d.created_at, d.queue, 2 * d.priority + 1, d.attempt, d.max_attempts, d.lease_ms, d.id, d.id, d.kind,
                d.key, d.error, d.tags, d.payload, d.body, d.grp, d.expires_at, d.meta FROM d ORDER BY d.place
-    ), next AS ( -- to the gate of the queue, behind those that wait there: so groups take turns
+    ), next AS ( -- to the gate of the queue, after the jobs that wait there: so groups take turns
         UPDATE pgwork.delayed_job d SET gate = '', place = pgwork._place(d.priority, nextval('pgwork.position'))
          WHERE d.ctid = ANY (ARRAY(SELECT f.at FROM f WHERE f.free AND f.gate <> '' AND q.queue_limit IS NOT NULL))
         RETURNING d.id, d.priority, d.grp, d.place
@@ -258,9 +311,9 @@ BEGIN
         INSERT INTO pgwork.admitted_job (queue, id, gate, low, terms)
         SELECT q.id, d.id, d.gate, d.place, q.group_terms FROM d UNION ALL
         SELECT q.id, n.id, n.grp, pgwork._place(n.priority, n.id), q.group_terms FROM next n
-    ), high AS MATERIALIZED ( -- full now, and a job may wait before the place where the search goes on
+    ), high AS MATERIALIZED ( -- full now, and a job may wait before the place where the next search begins
         SELECT r.gate, r.start, a.ctid AS at
-          FROM (SELECT r.gate, r.start FROM room r WHERE r.n = 0 AND NOT r.shut UNION ALL
+          FROM (SELECT r.gate, r.start FROM vacancy r WHERE r.n = 0 AND NOT r.shut UNION ALL
                 SELECT c.gate, max(c.place) FROM c WHERE c.others GROUP BY c.gate, c.n HAVING count(*) = c.n) r
          CROSS JOIN LATERAL (SELECT a.ctid FROM pgwork.admitted_job a
                               WHERE a.queue = q.id AND a.gate = r.gate AND a.low > r.start OFFSET 0) a
@@ -280,7 +333,7 @@ BEGIN
     RETURN n;
 END $$;
 
--- Takes up events of up to `most` gates of a queue, behind `start`. How many jobs became ready.
+-- Processes events of up to `most` gates of a queue, after `start`. Returns how many jobs became ready.
 CREATE FUNCTION pgwork._take_up(q pgwork.queue, most integer, start bigint, floor bigint, tick boolean) RETURNS bigint
 LANGUAGE plpgsql AS $$
 DECLARE keys bigint[]; n bigint := 0;
@@ -292,11 +345,11 @@ BEGIN
     RETURN n;
 END $$;
 
--- For a claim that has found too few jobs: up to `most` may be claimed now. Returns how many.
+-- For a claim that has found too few jobs: makes up to `most` gated jobs ready. Returns how many.
 CREATE FUNCTION pgwork._admit(its_name text, most integer) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE r record;
 BEGIN
-    -- Not by _gate_mark(): its call would be a fifth of an empty claim, which idle workers repeat.
+    -- Does not call _gate_mark(): the call would take a fifth of an empty claim, which idle workers repeat.
     SELECT t AS q, coalesce(m.recent, 0) AS recent, coalesce(m.floor, 0) AS floor INTO r FROM pgwork.queue t
       LEFT JOIN LATERAL (SELECT m.recent, m.floor FROM pgwork.gate_mark m
                           WHERE m.queue = t.id ORDER BY m.version DESC LIMIT 1) m ON true
@@ -308,7 +361,7 @@ BEGIN
     RETURN pgwork._take_up(r.q, most, r.recent, r.floor, false);
 END $$;
 
--- Ready jobs that were there before their queue got a limit go to its gate. Whole rows: a row may be several jobs.
+-- Moves ready jobs that were enqueued before their queue got a limit to its gate. Moves whole rows, of several jobs.
 CREATE FUNCTION pgwork._gate_backlog(q pgwork.queue, batch integer) RETURNS void LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 DECLARE at tid[]; m CONSTANT pgwork.mark := pgwork._mark(q.id);
@@ -330,7 +383,7 @@ BEGIN
     ) INSERT INTO pgwork.gate_event (queue, gate, place) VALUES (q.id, '', -1);
 END $$;
 
--- The part of each tick: takes up events, also those that lie further back than claims look; ends holds;
+-- The part of a tick for groups: processes events, also late commits, which claims do not see; ends holds;
 -- opens groups whose dead letter is gone; and moves the marks of events.
 CREATE FUNCTION pgwork._tick_gates(most integer) RETURNS bigint LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
@@ -371,13 +424,13 @@ BEGIN
     RETURN admitted;
 END $$;
 
--- ---- what operators do ----
+-- ---- functions for operators ----
 
 CREATE FUNCTION pgwork._check_group(grp text) RETURNS void LANGUAGE sql
 RETURN pgwork._refuse_unless(octet_length(grp) BETWEEN 1 AND 255 AND grp !~ '[[:cntrl:]]', 'grp', grp,
                              '1 to 255 bytes without control characters');
 
--- The groups of a queue in which jobs wait or are admitted, or which have a rule, from a name on. By jumps over indexes.
+-- The groups of a queue after a name: those with waiting or admitted jobs, or with a rule. Skips through the indexes.
 CREATE FUNCTION pgwork._groups(queue integer, after_grp text, at_most bigint) RETURNS SETOF text LANGUAGE plpgsql STABLE
 SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
 BEGIN
@@ -407,7 +460,7 @@ BEGIN
            group_limit = CASE WHEN grp IS NULL THEN coalesce(group_limit, t.group_limit) ELSE t.group_limit END,
            group_retry = CASE WHEN grp IS NULL THEN coalesce(group_retry, t.group_retry) ELSE t.group_retry END
      WHERE t.id = q.id;
-    IF NOT FOUND THEN PERFORM pgwork._queue(queue); END IF; -- it is just gone
+    IF NOT FOUND THEN PERFORM pgwork._queue(queue); END IF; -- it was dropped just now
     IF grp IS NOT NULL THEN
         INSERT INTO pgwork.group_rule AS r (queue, grp, group_limit, group_retry) VALUES (q.id, grp, group_limit, group_retry)
             ON CONFLICT ON CONSTRAINT group_rule_pkey DO UPDATE
@@ -417,7 +470,7 @@ BEGIN
     SELECT q.id, g, -1 FROM pgwork._groups(q.id, '', NULL) g WHERE grp IS NULL OR g = grp;
 END $$;
 
--- At most so many jobs of the queue are admitted (ready or leased); NULL: no limit.
+-- Limits how many jobs of the queue are admitted (ready or leased). NULL: no limit.
 CREATE FUNCTION pgwork.queue_limit(queue text, most integer) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE q pgwork.queue := pgwork._queue(queue);
@@ -428,7 +481,7 @@ BEGIN
     IF NOT FOUND THEN PERFORM pgwork._queue(queue); END IF;
 END $$;
 
--- A group goes by its queue's settings again.
+-- Deletes the settings of a group, so that those of its queue apply again.
 CREATE FUNCTION pgwork.group_reset(queue text, grp text) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE q pgwork.queue := pgwork._queue(queue);
@@ -438,7 +491,7 @@ BEGIN
     DELETE FROM pgwork.group_rule r WHERE r.queue = q.id AND r.grp = group_reset.grp;
 END $$;
 
--- No job of the group is admitted until then, or with NULL until it is called again. Those that are admitted go on.
+-- Admits no job of the group until for_ms have passed, or if NULL until another call. Admitted jobs continue.
 CREATE FUNCTION pgwork.group_hold(queue text, grp text, for_ms bigint DEFAULT NULL) RETURNS timestamptz
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -452,8 +505,8 @@ BEGIN
     RETURN until;
 END $$;
 
--- Whatever stops the group decides nothing any more: its hold ends; a job that waits for a retry, or a dead letter,
--- gives up its place. The job itself stays where it is, and waits at the gate when its time has come.
+-- Ends all that stops the group: its hold, and the place of a job that waits for a retry or of a dead letter. The job
+-- itself stays where it is. A job that waits for a retry goes to the gate when its time has come.
 CREATE FUNCTION pgwork.group_unblock(queue text, grp text) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 DECLARE q pgwork.queue := pgwork._queue(queue); ids bigint[];
@@ -473,7 +526,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enab
 DECLARE q pgwork.queue := pgwork._queue(queue); before CONSTANT timestamptz := pgwork._before(older_than_ms); gone record;
 BEGIN
     PERFORM pgwork._check_group(grp),
-            pgwork._refuse_unless(coalesce(batch, 1) > 0, 'batch', batch::text, '1 and up, or NULL for all');
+            pgwork._refuse_unless(coalesce(batch, 1) > 0, 'batch', batch::text, 'at least 1, or NULL for all');
     WITH d AS (
         DELETE FROM pgwork.delayed_job d WHERE d.ctid = ANY (ARRAY(
             SELECT w.ctid FROM pgwork.delayed_job w WHERE w.queue = q.id AND w.gate = group_purge.grp AND w.created_at < before
@@ -485,7 +538,7 @@ BEGIN
     RETURN gone.n;
 END $$;
 
--- Groups from after_grp on, with counts of up to 1,000. blocked_by: the job that keeps its place while it waits for a
+-- Groups after after_grp, with counts of up to 1,000. blocked_by: the job that keeps its place while it waits for a
 -- retry (hold), or the dead letter (block).
 CREATE TYPE pgwork.group_state AS (grp text, gated bigint, admitted bigint, leased bigint, group_limit integer,
     group_retry text, held_until timestamptz, blocked_by bigint, next_id bigint, next_since timestamptz);
@@ -495,7 +548,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enab
 #variable_conflict use_column
 DECLARE q pgwork.queue := pgwork._queue(queue);
 BEGIN
-    PERFORM pgwork._refuse_unless(coalesce(at_most, 1) > 0, 'at_most', at_most::text, '1 and up, or NULL for all');
+    PERFORM pgwork._refuse_unless(coalesce(at_most, 1) > 0, 'at_most', at_most::text, 'at least 1, or NULL for all');
     RETURN QUERY
     SELECT g, w.n, a.n, a.leased, coalesce(r.group_limit, q.group_limit), coalesce(r.group_retry, q.group_retry),
            r.held_until, a.blocked_by, h.id, h.created_at
@@ -517,11 +570,11 @@ END $$;
 CREATE VIEW pgwork.groups AS
 SELECT q.name AS queue, g.* FROM pgwork.queue q CROSS JOIN LATERAL pgwork.group_list(q.name, at_most => NULL) g;
 
-COMMENT ON FUNCTION pgwork.group_set IS 'Limit and retry policy of a group, or without grp of all groups of a queue.';
-COMMENT ON FUNCTION pgwork.queue_limit IS 'At most so many jobs of the queue are ready or leased at a time; NULL: no limit.';
-COMMENT ON FUNCTION pgwork.group_reset IS 'The group goes by the settings of its queue again.';
-COMMENT ON FUNCTION pgwork.group_hold IS 'No job of the group starts for for_ms, or until group_unblock().';
-COMMENT ON FUNCTION pgwork.group_unblock IS 'Ends a hold; jobs that stop the group give up their places. How many.';
-COMMENT ON FUNCTION pgwork.group_purge IS 'Deletes jobs of a group that wait. How many.';
-COMMENT ON FUNCTION pgwork.group_list IS 'Groups of a queue: gated and admitted jobs, limit, and what stops the group.';
-COMMENT ON VIEW pgwork.groups IS 'All groups of all queues; group_list() shows some.';
+COMMENT ON FUNCTION pgwork.group_set IS 'Sets the limit and the retry policy of a group, or without grp of all groups of a queue.';
+COMMENT ON FUNCTION pgwork.queue_limit IS 'Limits how many jobs of the queue are ready or leased at a time. NULL: no limit.';
+COMMENT ON FUNCTION pgwork.group_reset IS 'Deletes the settings of a group, so that those of its queue apply again.';
+COMMENT ON FUNCTION pgwork.group_hold IS 'Admits no job of the group for for_ms, or until group_unblock(). Returns the end.';
+COMMENT ON FUNCTION pgwork.group_unblock IS 'Ends a hold. Jobs that stop the group give up their places. Returns their number.';
+COMMENT ON FUNCTION pgwork.group_purge IS 'Deletes gated jobs of a group. Returns their number.';
+COMMENT ON FUNCTION pgwork.group_list IS 'Groups of a queue: gated and admitted jobs, limit, and the job that stops the group.';
+COMMENT ON VIEW pgwork.groups IS 'All groups of all queues. group_list() returns a part.';

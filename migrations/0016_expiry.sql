@@ -1,8 +1,8 @@
--- 0016: jobs that expire, and enqueues that change a waiting job. A claim skips expired rows by itself. The reaper makes
--- dead letters of them, or drops them, wherever they wait: also in a paused queue.
+-- 0016: jobs that expire, and enqueues that change a waiting job. Claims skip expired rows. The reaper makes them dead
+-- letters, or drops them, also in a paused queue.
 
--- Jobs that have an expiry, in whatever state, and when the reaper looks at them. Beside the live table, so that other
--- jobs do without another index.
+-- Jobs with an expiry, in any state, and when the reaper checks them. A separate table, so that the live table needs no
+-- index for them.
 CREATE TABLE pgwork.expiring_job (
     queue integer NOT NULL, id bigint NOT NULL, at timestamptz NOT NULL, PRIMARY KEY (queue, id)
 ) WITH (autovacuum_vacuum_scale_factor = 0.02);
@@ -14,10 +14,10 @@ $$;
 
 CREATE FUNCTION pgwork._check_ttl(ttl_ms bigint, i bigint DEFAULT NULL) RETURNS void LANGUAGE sql
 RETURN pgwork._refuse_unless(coalesce(ttl_ms, 1) BETWEEN 1 AND 315360000000, 'ttl_ms', ttl_ms::text,
-                             '1 .. 315360000000 (ten years)', i);
+                             '1..315360000000 (ten years)', i);
 
--- New jobs of which some expire: at a time, or so long after they become ready. Notes them. (A job that is not added
--- after all, as its key is taken, leaves a note of nothing.)
+-- Sets and records when new jobs expire: at a time, or ttl_ms after they become ready. (If a job is not added because
+-- its key is taken, its record stays until the reaper deletes it.)
 CREATE FUNCTION pgwork._expiring(queue integer, jobs pgwork._new_job[], ttls_ms bigint[], many boolean)
 RETURNS pgwork._new_job[] LANGUAGE plpgsql AS $$
 DECLARE now_is CONSTANT timestamptz := pgwork._now(); job pgwork._new_job; ttl bigint;
@@ -25,7 +25,7 @@ BEGIN
     FOR i IN 1 .. cardinality(jobs) LOOP
         job := jobs[i]; ttl := pgwork._ith(ttls_ms, i);
         IF ttl IS NOT NULL THEN
-            PERFORM pgwork._refuse_unless(job.expires_at IS NULL, 'ttl_ms', ttl::text, 'nothing together with expires_at',
+            PERFORM pgwork._refuse_unless(job.expires_at IS NULL, 'ttl_ms', ttl::text, 'NULL together with expires_at',
                                           CASE WHEN many THEN i END),
                     pgwork._check_ttl(ttl, CASE WHEN many THEN i END);
             job.expires_at := coalesce(job.due, now_is) + ttl * interval '1 ms';
@@ -37,7 +37,7 @@ BEGIN
     RETURN jobs;
 END $$;
 
--- The same for jobs that this transaction has loaded by COPY, at positions behind that one.
+-- Records the jobs that this transaction has loaded by COPY, at positions after `behind`.
 CREATE FUNCTION pgwork._expiring_loaded(queue integer, behind bigint) RETURNS void LANGUAGE sql
 SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
     INSERT INTO pgwork.expiring_job
@@ -50,8 +50,8 @@ SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
     ON CONFLICT DO NOTHING
 $$;
 
--- Those of these jobs that wait or are leased, unless they lie in batch rows, as no job with a key or an expiry does. One
--- statement, and STABLE: with two snapshots a job that just moves could be missed.
+-- Returns the given jobs that wait or are leased. Does not search batch rows, which have no job with a key or an expiry.
+-- It is one statement, and STABLE: with two snapshots it could miss a job that moves.
 CREATE FUNCTION pgwork._unfinished(queue integer, ids bigint[])
 RETURNS TABLE (id bigint, live tid, leased boolean, expires_at timestamptz) LANGUAGE plpgsql STABLE
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
@@ -68,7 +68,7 @@ BEGIN
                    WHERE d.queue = _unfinished.queue AND d.id = n.id) j;
 END $$;
 
--- Columns that both tables have, except those that a move between them sets itself.
+-- The columns that both tables have, except those that a move from one to the other sets itself.
 CREATE FUNCTION pgwork._columns(one regclass, other regclass) RETURNS text LANGUAGE sql STABLE AS $$
     SELECT string_agg(quote_ident(a.attname), ', ' ORDER BY a.attnum)
       FROM pg_attribute a JOIN pg_attribute b ON b.attrelid = $2 AND b.attname = a.attname AND NOT b.attisdropped
@@ -76,12 +76,12 @@ CREATE FUNCTION pgwork._columns(one regclass, other regclass) RETURNS text LANGU
        AND a.attname NOT IN ('id', 'priority', 'error', 'run_at', 'died_at', 'holder')
 $$;
 
--- Takes expired jobs away from where they wait: to the dead letters, or for good. Skips what others hold. How many.
+-- Makes expired jobs that wait dead letters, or drops them. Skips jobs that others have locked. Returns their number.
 CREATE FUNCTION pgwork._expire(q pgwork.queue, ids bigint[]) RETURNS bigint LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 DECLARE now_is CONSTANT timestamptz := pgwork._now(); place record; gone record; n bigint := 0;
 BEGIN
-    FOR place IN SELECT * FROM (VALUES -- where jobs wait, and how they are found there
+    FOR place IN SELECT * FROM (VALUES -- the tables in which jobs wait, and how to find them
         ('live_job', 'coalesce(d.id, d.pos)', 'd.lane / 2',
          'j.ctid = ANY (ARRAY(SELECT u.live FROM pgwork._unfinished($1, $2) u)) AND j.queue = $1 AND j.token IS NULL'),
         ('delayed_job', 'd.id', 'd.priority', 'j.queue = $1 AND j.id = ANY ($2)')) v (name, id, priority, found) LOOP
@@ -106,8 +106,8 @@ BEGIN
     RETURN n;
 END $$;
 
--- For reap(): the jobs whose time has come. How many became dead letters. A job that is leased, locked or stuck now is
--- looked at again: if its holder fails, it is not to be started once more.
+-- For reap(): expires jobs whose time has come. Returns how many became dead letters. Checks a job that is leased, locked
+-- or stuck again later, because it must not start again if its holder fails.
 CREATE FUNCTION pgwork._sweep_expired(its_queue text, batch integer) RETURNS bigint LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
 DECLARE
@@ -124,7 +124,7 @@ BEGIN
             ) SELECT d.queue, array_agg(d.id) AS ids FROM due d GROUP BY d.queue LOOP
             met := met + cardinality(lot.ids); there := '{}';
             SELECT * INTO q FROM pgwork.queue t WHERE t.id = lot.queue;
-            IF FOUND THEN -- most of them were over in time
+            IF FOUND THEN -- most jobs have finished in time
                 there := ARRAY(SELECT u.id FROM pgwork._unfinished(q.id, lot.ids) u WHERE u.expires_at IS NOT NULL);
                 IF there <> '{}' THEN
                     moved := (pgwork._move(q, there, NULL, true)).moved;
@@ -153,19 +153,19 @@ BEGIN
                                   'ready with key_policy delay'),
             pgwork._refuse_unless(NOT keyed OR key_scope <> 'period' AND key_policy <> 'delay'
                                   OR key_period_ms BETWEEN 1 AND 31536000000,
-                                  'key_period_ms', key_period_ms::text, '1 .. 31536000000 (a year)'),
+                                  'key_period_ms', key_period_ms::text, '1..31536000000 (a year)'),
             pgwork._refuse_unless(coalesce(key_replace <@ '{payload,kind,priority,time}', true), 'key_replace',
-                                  key_replace::text, 'of payload, kind, priority and time, or NULL for payload');
+                                  key_replace::text, 'some of payload, kind, priority and time, or NULL for payload');
 END $$;
 
--- Policy delay: each enqueue says when the job would run if no other followed.
+-- Policy delay: the delay of an enqueue says when the job runs if no other enqueue follows.
 CREATE FUNCTION pgwork._check_delay(j pgwork._new_job, key_period_ms bigint, i bigint) RETURNS void LANGUAGE sql
 RETURN pgwork._refuse_unless(coalesce(j.due <= pgwork._now() + key_period_ms * interval '1 ms', false),
     'delay_ms', CASE WHEN j.due IS NULL THEN NULL ELSE 'over ' || key_period_ms END,
-    '1 .. key_period_ms with key_policy delay', i);
+    '1..key_period_ms with key_policy delay', i);
 
--- Puts what an enqueue brings into the job that has its key, if that waits: payload (with body), kind, priority, time
--- (when it runs, at most latest_ms after its creation, and when it expires). False: it does not wait.
+-- Changes the waiting job that has the key of an enqueue: payload (with body), kind, priority, time (when it runs, at
+-- most latest_ms after its creation, and when it expires). False: the job does not wait.
 CREATE FUNCTION pgwork._replace(q pgwork.queue, one bigint, j pgwork._new_job, what text[], latest_ms bigint)
 RETURNS boolean LANGUAGE plpgsql SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 DECLARE
@@ -176,7 +176,7 @@ BEGIN
       FROM (SELECT q.id AS queue, f.* FROM pgwork._find(q.id, one) f OFFSET 0) f
       JOIN pgwork.live_job r ON r.queue = ANY (ARRAY[f.queue]) AND r.lane = f.lane AND r.pos = f.pos
                             AND r.token IS NULL AND coalesce(r.id, r.pos) = one FOR UPDATE OF r;
-    IF FOUND AND was.lane BETWEEN 0 AND 19 AND was.lane & 1 = 1 -- a quarantined job stays so
+    IF FOUND AND was.lane BETWEEN 0 AND 19 AND was.lane & 1 = 1 -- a quarantined job stays in its lane
        AND (timed AND least(j.due, was.created_at + latest) > now_is
             OR 'priority' = ANY (what) AND j.priority <> was.lane / 2) THEN
         EXECUTE format('WITH d AS (DELETE FROM pgwork.live_job r WHERE r.ctid = $1 RETURNING r.*)'
@@ -211,4 +211,4 @@ BEGIN
     RETURN true;
 END $$;
 
-COMMENT ON TABLE pgwork.expiring_job IS 'When the reaper looks at jobs that expire. Written by the functions only.';
+COMMENT ON TABLE pgwork.expiring_job IS 'Jobs that expire, and when the reaper checks them. Written by the functions only.';

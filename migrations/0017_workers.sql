@@ -1,14 +1,14 @@
--- 0017: what workers report, and what is counted from it; below, filters and bulk operations. doc/operations.md shows how
--- to use both.
+-- 0017: reports of workers, and counts made from them; then filters and bulk operations. doc/operations.md shows how to
+-- use both.
 --
 -- Counts are arrays of 56 numbers (the client writes them, src/worker/worker_report.c):
 --   1 claimed, 2 done, 3 failed, 4 dead, 5 refused, 6 lost; 7 and 8 the sums of waiting and running time in us;
 --   9..32 jobs by waiting time, 33..56 by running time: up to 1, 2, 4, ... 2^22 ms, and longer.
 --
--- A worker writes a row for each of its queues every few seconds, and deletes the one before. An update would leave a
--- chain of dead versions behind a held snapshot, and each reader would walk along it. Here readers begin at the newest
--- row and stop at `upto`: whatever lies before it was added up by a reaper, once a minute. So they pass the dead rows of
--- two minutes at most, however long the snapshot is held.
+-- A worker inserts a row for each of its queues every few seconds, and deletes the one before. An update would leave a
+-- chain of dead tuples under a held snapshot, which each reader would have to follow. Here readers begin at the newest
+-- row and stop at `upto`: a reaper adds up all rows before it once a minute. So readers pass the dead tuples of at most
+-- two minutes, however long the snapshot is held.
 
 -- ---- heartbeats of reapers ----
 
@@ -21,7 +21,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM pgwork._refuse_unless(octet_length(role) BETWEEN 1 AND 64, 'role', role, '1 to 64 bytes'),
             pgwork._refuse_unless(octet_length(name) BETWEEN 1 AND 255, 'name', name, '1 to 255 bytes');
-    -- A reaper calls this many times a second; to write it down every five seconds is enough.
+    -- A reaper calls this many times a second. One write in five seconds is enough.
     PERFORM FROM pgwork.beat b WHERE b.role = beat.role AND b.name = beat.name AND b.pid = pg_backend_pid()
                                  AND b.at BETWEEN clock_timestamp() - interval '5 s' AND clock_timestamp();
     IF FOUND THEN RETURN; END IF;
@@ -42,10 +42,10 @@ CREATE VIEW pgwork.stuck_jobs AS
 SELECT q.name AS queue, CASE WHEN s.queue > 0 THEN s.id END AS id, s.error, s.since, s.tries, s.again_at
   FROM pgwork.stuck_job s LEFT JOIN pgwork.queue q ON q.id = s.queue WHERE s.queue IN (0, q.id);
 
-COMMENT ON FUNCTION pgwork.beat IS 'A heartbeat of a reaper, for the doctor.';
+COMMENT ON FUNCTION pgwork.beat IS 'Records a heartbeat of a reaper, for the doctor.';
 COMMENT ON VIEW pgwork.beats IS 'Heartbeats of reapers.';
-COMMENT ON VIEW pgwork.last_tick IS 'When the low-water marks were last looked at; last position and queue id.';
-COMMENT ON VIEW pgwork.stuck_jobs IS 'Jobs that no reaper can move, and why; tried again at again_at.';
+COMMENT ON VIEW pgwork.last_tick IS 'When the low-water marks were last checked; the last position and queue id.';
+COMMENT ON VIEW pgwork.stuck_jobs IS 'Jobs that no reaper can move, and why. Reapers try again at again_at.';
 
 -- ---- reports of workers ----
 
@@ -54,18 +54,18 @@ CREATE SEQUENCE pgwork.report AS bigint;
 CREATE TABLE pgwork.worker_report (
     version bigint PRIMARY KEY, at timestamptz NOT NULL, queue integer NOT NULL, name text NOT NULL, since timestamptz NOT NULL,
     concurrency integer NOT NULL, running integer NOT NULL, gone boolean NOT NULL, counts bigint[] NOT NULL,
-    ids bigint[] NOT NULL, attempts integer[] NOT NULL, began timestamptz[] NOT NULL -- jobs that run for a second and longer
+    ids bigint[] NOT NULL, attempts integer[] NOT NULL, began timestamptz[] NOT NULL -- jobs that have run for at least a second
 ) WITH (autovacuum_vacuum_scale_factor = 0.02);
 
--- The ledger of the sums, newest first. Reports up to `upto` are in total; `next` was the last one when this was written.
+-- The ledger of the sums, newest first. Reports up to `upto` are in `total`. `next`: the last report at that time.
 CREATE TABLE pgwork.report_sum (version bigint PRIMARY KEY, at timestamptz NOT NULL, upto bigint NOT NULL, next bigint NOT NULL)
     WITH (autovacuum_vacuum_scale_factor = 0.02);
 
--- By queue, newest first: the counts of workers that are gone, and of all as of the last minute.
+-- By queue, newest first: the counts of workers that are gone, and of all workers at the last minute.
 CREATE TABLE pgwork.total (queue integer, version bigint, gone bigint[] NOT NULL, told bigint[] NOT NULL, PRIMARY KEY (queue, version))
     WITH (autovacuum_vacuum_scale_factor = 0.02);
 
--- Minutes in which a queue's counts changed. `seconds` is the time since the look before.
+-- Minutes in which a queue's counts changed. `seconds`: the time since the minute before was written.
 CREATE TABLE pgwork.minute (
     queue integer NOT NULL, at timestamptz NOT NULL, seconds integer NOT NULL,
     claimed bigint NOT NULL, done bigint NOT NULL, failed bigint NOT NULL, dead bigint NOT NULL, refused bigint NOT NULL, lost bigint NOT NULL,
@@ -82,13 +82,13 @@ RETURN CASE WHEN a IS NULL THEN b WHEN b IS NULL THEN a
 
 CREATE AGGREGATE pgwork._sum_counts(bigint[]) (SFUNC = pgwork._add_counts, STYPE = bigint[]);
 
--- The time within which a part of the jobs was: the upper end of its power of two. NULL: there were none.
+-- The time that this part of the jobs did not exceed: the upper end of its power of two. NULL: no jobs.
 CREATE FUNCTION pgwork._percentile_ms(jobs bigint[], part double precision) RETURNS bigint LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN (SELECT 1::bigint << (s.i - 1)::integer
           FROM (SELECT u.i, sum(u.n) OVER (ORDER BY u.i) AS upto, sum(u.n) OVER () AS every FROM unnest(jobs) WITH ORDINALITY u (n, i)) s
          WHERE s.upto >= part * s.every AND s.every > 0 ORDER BY s.i LIMIT 1);
 
--- Reports that are not added up yet: one for each worker and queue.
+-- Reports that are not added up yet, one for each worker and queue.
 CREATE FUNCTION pgwork._reports() RETURNS SETOF pgwork.worker_report LANGUAGE plpgsql STABLE
 SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
 DECLARE upto CONSTANT bigint := (SELECT s.upto FROM pgwork.report_sum s ORDER BY s.version DESC LIMIT 1);
@@ -96,9 +96,9 @@ BEGIN
     RETURN QUERY SELECT * FROM pgwork.worker_report r WHERE r.version > coalesce(upto, 0) ORDER BY r.version DESC;
 END $$;
 
--- A worker reports. Per queue: the version of its report before (0: none), jobs that run, and what was counted
--- since. Of jobs that run for long: in which of the queues, id, attempt, and for how many ms. The answer: the versions of
--- the new reports, 0 for a queue that is not there. A report that a reaper has added up meanwhile begins afresh.
+-- Stores the reports of a worker. Per queue: the version of its last report (0: none), the number of running jobs, and
+-- the counts since. Per long-running job: the queue (index), id, attempt, and ms. Returns the versions of the new reports,
+-- 0 for a missing queue. If a reaper has added up the last report meanwhile, the new one starts from zero.
 CREATE FUNCTION pgwork.worker_report(name text, queues text[], versions bigint[], running integer[], counts bigint[], up_ms bigint,
     concurrency integer, gone boolean DEFAULT false, places integer[] DEFAULT '{}', ids bigint[] DEFAULT '{}', attempts integer[] DEFAULT '{}',
     ran_ms bigint[] DEFAULT '{}') RETURNS bigint[]
@@ -111,10 +111,10 @@ DECLARE
 BEGIN
     PERFORM pgwork._refuse_unless(octet_length(name) BETWEEN 1 AND 255 AND name !~ '[[:cntrl:]]', 'name', name,
                                   '1 to 255 bytes without control characters'),
-            pgwork._refuse_unless(n BETWEEN 1 AND 64, 'queues', n || ' queues', '1 .. 64 names'),
+            pgwork._refuse_unless(n BETWEEN 1 AND 64, 'queues', n || ' queues', '1..64'),
             pgwork._refuse_unless(cardinality(versions) = n AND cardinality(running) = n AND cardinality(counts) = 56 * n, 'counts',
-                                  cardinality(counts) || ' numbers', 56 * n || ', and one version and number of running jobs per queue'),
-            pgwork._refuse_unless(0 <= ALL (counts), 'counts', 'a number below 0', '0 and up'),
+                                  cardinality(counts) || ' numbers', 56 * n || ', and one element of versions and of running per queue'),
+            pgwork._refuse_unless(0 <= ALL (counts), 'counts', 'a number below 0', 'at least 0'),
             pgwork._check_range('jobs', coalesce(cardinality(ids), 0), 0, 1000),
             pgwork._check_range('up_ms', up_ms, 0, 3153600000000);
     WITH q AS (
@@ -136,8 +136,8 @@ BEGIN
     RETURN answer;
 END $$;
 
--- Adds up, once a minute: reports of workers that are gone, or that have said nothing for a minute, and what each queue
--- did in that minute. Part of prune(); one reaper at a time.
+-- Adds up, once a minute, the reports of workers that are gone or have not reported for a minute, and what happened in
+-- each queue in that minute. Part of prune(); one reaper at a time.
 CREATE FUNCTION pgwork._sum_reports() RETURNS void LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
 DECLARE
@@ -157,7 +157,7 @@ BEGIN
         s.upto := s.next;
         s.next := (SELECT CASE WHEN r.is_called THEN r.last_value ELSE 0 END FROM pgwork.report r);
     END IF;
-    -- A report whose transaction took more than a minute to commit lies before `upto`: it is looked for once an hour.
+    -- A report whose transaction took more than a minute to commit is before `upto`. It is searched for once an hour.
     low := CASE WHEN s.version % 60 = 0 THEN 0 ELSE coalesce(prev.upto, 0) END;
     WITH r AS MATERIALIZED (
         SELECT w.ctid AS at, w.queue, w.counts, w.version <= s.upto OR w.gone AS over FROM pgwork.worker_report w WHERE w.version > low
@@ -191,7 +191,7 @@ BEGIN
     DELETE FROM pgwork.report_sum p WHERE p.version = prev.version;
 END $$;
 
--- Per queue what its workers ever did, and how many report. Times are in powers of two, see above.
+-- Per queue: the counts of all its workers since the beginning, and how many report now. Times are in powers of two.
 CREATE FUNCTION pgwork.queue_counts(queue text DEFAULT NULL)
 RETURNS TABLE (queue text, workers bigint, running bigint, claimed bigint, done bigint, failed bigint, dead bigint, refused bigint, lost bigint,
     wait_us bigint, run_us bigint, wait_jobs bigint[], run_jobs bigint[])
@@ -207,7 +207,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
      WHERE $1 IS NULL OR q.name = $1 ORDER BY 1
 $$;
 
--- Workers that have reported within 30 s, and each queue that they serve.
+-- Workers that have reported within 30 s, one row per queue that they serve.
 CREATE FUNCTION pgwork.worker_list(queue text DEFAULT NULL)
 RETURNS TABLE (name text, queue text, since timestamptz, at timestamptz, concurrency integer, running integer, claimed bigint, done bigint,
     failed bigint, dead bigint, refused bigint, lost bigint, wait_us bigint, run_us bigint, ids bigint[], attempts integer[], began timestamptz[])
@@ -218,8 +218,8 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
      WHERE NOT r.gone AND r.at > clock_timestamp() - interval '30 s' AND ($1 IS NULL OR q.name = $1) ORDER BY 1, 2
 $$;
 
--- Per queue what should not be there while a reaper runs: jobs whose lease ended, and delayed jobs whose time came, two
--- seconds ago or earlier. Looks at no more than at_most rows of each lane, and of the delayed jobs.
+-- Per queue, jobs that a running reaper would have moved: those whose lease ended, and delayed jobs whose time came, at
+-- least two seconds ago. Reads at most at_most rows of each lane and of the delayed jobs.
 CREATE FUNCTION pgwork.overdue(at_most bigint DEFAULT 1000) RETURNS TABLE (queue text, expired bigint, due bigint)
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
@@ -238,8 +238,8 @@ BEGIN
      ORDER BY 1;
 END $$;
 
--- How many jobs there are to work on, as one number for autoscalers: ready, leased, and delayed ones that are due within
--- within_ms; counted up to at_most. Of a paused queue only the leased ones; 0 when there is no such queue.
+-- The number of jobs to work on, for autoscalers: ready, leased, and delayed ones that are due within within_ms, counted
+-- up to at_most. In a paused queue only the leased ones; 0 if there is no such queue.
 CREATE FUNCTION pgwork.demand(queue text, at_most bigint DEFAULT 10000, within_ms bigint DEFAULT 0) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
 DECLARE q pgwork.queue; d record; soon timestamptz; waits bigint;
@@ -260,19 +260,19 @@ SELECT q.name AS queue, m.at, m.seconds, m.claimed, m.done, m.failed, m.dead, m.
   FROM pgwork.minute m JOIN pgwork.queue q ON q.id = m.queue;
 
 COMMENT ON FUNCTION pgwork.worker_report(text, text[], bigint[], integer[], bigint[], bigint, integer, boolean, integer[], bigint[], integer[], bigint[])
-    IS 'A worker reports how many jobs it runs and what it has counted since its last report. Called by the worker runtime.';
-COMMENT ON FUNCTION pgwork.queue_counts(text) IS 'What the workers of a queue, or of each, ever did; only grows. And how many of them report.';
-COMMENT ON FUNCTION pgwork.worker_list(text) IS 'Workers that have reported within 30 s, a row for each of their queues, and jobs that they run for a second and longer.';
-COMMENT ON FUNCTION pgwork.overdue(bigint) IS 'Jobs whose lease ended, and delayed jobs whose time came, at least two seconds ago, by queue: up to at_most of a lane.';
-COMMENT ON FUNCTION pgwork.demand(text, bigint, bigint) IS 'Ready, leased, and delayed jobs due within within_ms: one number up to at_most, for autoscalers. 0: no such queue.';
+    IS 'Stores the report of a worker: how many jobs it runs, and its counts since the last report. Called by the worker runtime.';
+COMMENT ON FUNCTION pgwork.queue_counts(text) IS 'What the workers of a queue, or of each queue, have done since the beginning, and how many of them report now. The counts never decrease.';
+COMMENT ON FUNCTION pgwork.worker_list(text) IS 'Workers that have reported within 30 s, a row for each of their queues, and their jobs that have run for at least a second.';
+COMMENT ON FUNCTION pgwork.overdue(bigint) IS 'By queue, jobs whose lease ended and delayed jobs whose time came, at least two seconds ago. Reads at most at_most rows of a lane.';
+COMMENT ON FUNCTION pgwork.demand(text, bigint, bigint) IS 'The number of ready jobs, leased jobs, and delayed jobs due within within_ms, up to at_most, for autoscalers. 0: no such queue.';
 COMMENT ON VIEW pgwork.workers IS 'Workers that have reported within 30 s, a row for each of their queues.';
 COMMENT ON VIEW pgwork.minutes IS 'What happened in each queue by minute, for a week; minutes without a change have no row.';
 
 -- ---- filters and bulk operations ----
 --
--- A filter is an object with any of: queue, state, kind, tag, key, group, holder, error, created_from, created_to. One
--- filter serves lists and operations. Jobs are walked through in the order of their ids, 10,000 at a time, as job_list()
--- returns them: each slice is a call and a transaction of its own, so that nothing is held for long.
+-- A filter is an object with any of: queue, state, kind, tag, key, group, holder, error, created_from, created_to. Lists
+-- and operations use the same filters. They read jobs in the order of the ids, 10,000 at a time, as job_list() returns
+-- them. Each slice is a call and a transaction of its own, so that no lock is held for long.
 
 CREATE TYPE pgwork._filter AS (queue text, state text, kind text, tag text, key text, "group" text, holder text, error text,
     created_from timestamptz, created_to timestamptz);
@@ -280,15 +280,15 @@ CREATE TYPE pgwork._filter AS (queue text, state text, kind text, tag text, key 
 CREATE FUNCTION pgwork._read_filter(filter jsonb) RETURNS pgwork._filter LANGUAGE plpgsql AS $$
 DECLARE f pgwork._filter; odd text;
 BEGIN
-    PERFORM pgwork._refuse_unless(jsonb_typeof(filter) = 'object', 'filter', filter::text, 'an object');
+    PERFORM pgwork._refuse_unless(jsonb_typeof(filter) = 'object', 'filter', filter::text, 'a JSON object');
     SELECT k INTO odd FROM jsonb_object_keys(filter) k
      WHERE k <> ALL ('{queue,state,kind,tag,key,group,holder,error,created_from,created_to}') ORDER BY 1 LIMIT 1;
     PERFORM pgwork._refuse_unless(odd IS NULL, 'filter', odd,
-                                  'queue, state, kind, tag, key, group, holder, error, created_from and created_to');
+                                  'members queue, state, kind, tag, key, group, holder, error, created_from, created_to');
     RETURN jsonb_populate_record(NULL::pgwork._filter, filter);
 END $$;
 
--- An error as one of its sort: the last line, with numbers and ids masked.
+-- The sort of an error: its last line, with numbers and ids masked.
 CREATE FUNCTION pgwork.error_sort(error text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN left(regexp_replace(regexp_replace(rtrim(error, E'\n\r '), '^.*[\n\r]', ''),
                            '[0-9a-fA-F]{8}-([0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}|0x[0-9a-fA-F]+|[0-9]+', '#', 'g'), 200);
@@ -299,8 +299,8 @@ RETURN coalesce((f.tag IS NULL OR f.tag = ANY (j.tags)) AND (f.key IS NULL OR f.
    AND (f.error IS NULL OR strpos(j.error, f.error) > 0 OR pgwork.error_sort(j.error) = f.error)
    AND (f.created_from IS NULL OR j.created_at >= f.created_from) AND (f.created_to IS NULL OR j.created_at < f.created_to), false);
 
--- Jobs that fit, in the order of their ids, up to at_most; of no more than `look` jobs, which is rounded up to 10,000. When
--- there are more to look at, the last row has nothing but an id: go on behind it.
+-- Jobs that fit, in the order of their ids, up to at_most. Reads at most `look` jobs, rounded up to 10,000. If there are
+-- more to read, the last row has only an id: continue with after_id => that id.
 CREATE FUNCTION pgwork.job_search(filter jsonb, after_id bigint DEFAULT 0, at_most bigint DEFAULT 100, look bigint DEFAULT 100000)
 RETURNS SETOF pgwork.job LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -334,8 +334,8 @@ CREATE VIEW pgwork.log AS
 SELECT l.run, min(l.at) AS at, max(l.at) AS until, l.who, l.verb, l.filter, l.change, sum(l.n)::bigint AS n
   FROM pgwork.log_entry l GROUP BY l.run, l.who, l.verb, l.filter, l.change;
 
--- Ready jobs leave their rows, those that nobody holds. A batch row is cut into single jobs before, as a claim does it; one
--- that was held then stays whole, also when it is free again a moment later.
+-- Removes ready jobs from live_job and returns them. Skips rows that others have locked. Splits batch rows into single
+-- jobs first, as a claim does. A batch row that was locked then stays whole.
 CREATE FUNCTION pgwork._pull_ready(q pgwork.queue, ids bigint[]) RETURNS SETOF pgwork.live_job LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
 DECLARE r record;
@@ -354,9 +354,9 @@ BEGIN
          WHERE NOT f.leased)) RETURNING j.*;
 END $$;
 
--- Waiting jobs and dead letters get another queue or priority, and keep their ids. Ready and gated ones become ready there as
--- delayed ones do: at new positions, through the gates of that queue. A job stays where it is when its unique key is taken in
--- the other queue.
+-- Gives waiting jobs and dead letters another queue or priority. They keep their ids. Ready and gated jobs become ready
+-- again as delayed jobs do: at new positions, through the gates of the target. A job whose unique key is taken in the
+-- target stays where it is.
 CREATE FUNCTION pgwork._put_elsewhere(q pgwork.queue, target pgwork.queue, prio smallint, ids bigint[], keys text[]) RETURNS bigint LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
 DECLARE ready bigint[]; moved bigint[]; n bigint;
@@ -415,10 +415,9 @@ BEGIN
     RETURN gone.n;
 END $$;
 
--- One slice of a bulk operation: the next 10,000 jobs behind after_id are looked at, and those that fit are changed, up to
--- at_most. verb: cancel, redrive, reschedule, purge, move, priority. change: run_at or delay_ms (reschedule), to (move: a
--- queue), priority. Without `dry_run` a row of the log says who did it; `run` joins the slices. Go on with after_id =>
--- last_id until that is NULL.
+-- One slice of a bulk operation: reads the next 10,000 jobs after after_id, and changes those that fit, up to at_most.
+-- verb: cancel, redrive, reschedule, purge, move, priority. change: run_at or delay_ms (reschedule), to (move: a queue),
+-- priority. Unless dry_run, logs who did it; `run` joins the slices. Repeat with after_id => last_id until that is NULL.
 CREATE FUNCTION pgwork.bulk(verb text, filter jsonb, change jsonb DEFAULT '{}', after_id bigint DEFAULT 0, at_most bigint DEFAULT 10000,
     dry_run boolean DEFAULT false, run uuid DEFAULT gen_random_uuid(), OUT n bigint, OUT last_id bigint)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -432,7 +431,7 @@ DECLARE
 BEGIN
     PERFORM pgwork._refuse_unless(states IS NOT NULL, 'verb', verb, 'cancel, redrive, reschedule, purge, move or priority'),
             pgwork._check_range('at_most', at_most, 1, 10000),
-            pgwork._refuse_unless(f.queue IS NOT NULL, 'filter', 'no queue', 'a queue, and what else the jobs have'),
+            pgwork._refuse_unless(f.queue IS NOT NULL, 'filter', 'an object without queue', 'a member queue'),
             pgwork._refuse_unless(f.state IS NULL OR f.state = ANY (states), 'state', f.state, array_to_string(states, ', ') || ' for ' || verb),
             pgwork._refuse_unless(f.state IS NOT NULL OR verb <> 'purge', 'state', NULL, array_to_string(states, ', ') || ' for ' || verb);
     IF f.state IS NULL AND cardinality(states) = 1 THEN f.state := states[1]; END IF;
@@ -440,7 +439,7 @@ BEGIN
     IF verb = 'move' THEN
         target := pgwork._queue(change ->> 'to');
         IF target.draining THEN
-            PERFORM pgwork._raise('PW004', format('queue "%s" is drained', target.name), 'pgwork.queue_resume() opens it again', NULL);
+            PERFORM pgwork._raise('PW004', format('queue "%s" is being drained and accepts no jobs', target.name), 'pgwork.queue_resume() opens it again', NULL);
         END IF;
     ELSIF verb = 'priority' THEN
         PERFORM pgwork._check_range('priority', prio, 0, 9);
@@ -464,7 +463,7 @@ BEGIN
     SELECT run, coalesce(nullif(current_setting('role'), 'none'), session_user), verb, filter, change, n WHERE n > 0;
 END $$;
 
--- Dead letters by kind and sort of error, of the newest at_most ones of each queue.
+-- Counts dead letters by kind and sort of error, among the newest at_most of each queue.
 CREATE FUNCTION pgwork.dead_errors(queue text DEFAULT NULL, at_most bigint DEFAULT 100000)
 RETURNS TABLE (queue text, kind text, error text, n bigint, first_at timestamptz, last_at timestamptz, last_id bigint)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
@@ -475,8 +474,8 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET e
      GROUP BY 1, 2, 3 ORDER BY 4 DESC, 6 DESC
 $$;
 
-COMMENT ON FUNCTION pgwork.error_sort(text) IS 'The last line of an error, with numbers and ids masked as #: what dead letters are grouped by.';
-COMMENT ON FUNCTION pgwork.job_search(jsonb, bigint, bigint, bigint) IS 'Jobs that fit a filter, in the order of their ids. A last row with nothing but an id: there are more to look at behind it.';
-COMMENT ON FUNCTION pgwork.bulk(text, jsonb, jsonb, bigint, bigint, boolean, uuid) IS 'One slice of an operation on all jobs that fit a filter: cancel, redrive, reschedule, purge, move, priority. dry_run only counts. Go on behind last_id until it is NULL.';
-COMMENT ON FUNCTION pgwork.dead_errors(text, bigint) IS 'Dead letters by kind and sort of error.';
+COMMENT ON FUNCTION pgwork.error_sort(text) IS 'The last line of an error, with numbers and ids masked as #. Dead letters are grouped by it.';
+COMMENT ON FUNCTION pgwork.job_search(jsonb, bigint, bigint, bigint) IS 'Jobs that fit a filter, in the order of their ids. If the last row has only an id, there are more: continue after that id.';
+COMMENT ON FUNCTION pgwork.bulk(text, jsonb, jsonb, bigint, bigint, boolean, uuid) IS 'One slice of an operation on all jobs that fit a filter: cancel, redrive, reschedule, purge, move, priority. dry_run only counts. Repeat with after_id => last_id until that is NULL.';
+COMMENT ON FUNCTION pgwork.dead_errors(text, bigint) IS 'Counts of dead letters by kind and sort of error.';
 COMMENT ON VIEW pgwork.log IS 'Bulk operations of the last 90 days: who did what to which jobs, and how many.';

@@ -1,6 +1,7 @@
--- 0018: who may do what. The roles can only EXECUTE; the viewer and the operator read views as well.
+-- 0018: roles and their rights. All roles may execute functions. The viewer and the operator may also read views.
 
--- Roles belong to the cluster, so another schema may have created them. A role that may not create roles asks one that may.
+-- Roles belong to the cluster, so another schema may have created them. If the migrating role may not create roles, another
+-- role must do it.
 DO $$
 DECLARE
     r text;
@@ -11,21 +12,22 @@ BEGIN
         EXCEPTION
             WHEN duplicate_object OR unique_violation THEN NULL;
             WHEN insufficient_privilege THEN
-                RAISE WARNING 'role % is missing, and this role may not create it: the doctor says what to do', r;
+                RAISE WARNING 'role "%" does not exist, and role "%" may not create it', r, current_user
+                    USING HINT = 'run "pgwork doctor", which says how to create it';
         END;
     END LOOP;
 END $$;
 
--- The version is a number. The checksums show whether the same text was applied. For clients of every role.
+-- The checksums show whether the same migrations were applied; version() returns only a number. For clients of every role.
 CREATE FUNCTION pgwork.checksums() RETURNS text
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT string_agg(checksum, ',' ORDER BY number) FROM pgwork.migration WHERE number > 0
 $$;
 
-COMMENT ON FUNCTION pgwork.checksums() IS 'Checksums of the applied migrations, in their order, with commas between. Clients compare them with their own.';
+COMMENT ON FUNCTION pgwork.checksums() IS 'Checksums of the applied migrations in their order, separated by commas. Clients compare them with their own.';
 
--- All grants, from nothing. Call it again after a restore into another cluster, or when a role was created later.
--- From nothing, because the role that creates the schema may have default privileges that allow others too much.
+-- Revokes everything, then grants all rights. Call it again after a restore into another cluster, or when a role was
+-- created later. It revokes first, because default privileges of the role that creates the schema may allow too much.
 CREATE FUNCTION pgwork._grant() RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE

@@ -4,14 +4,14 @@
 claim_scripts
 claims_of 1
 for size in 10000 "$backlog"; do
-    # the textbook queue meets up to a million: the targets compare ours with itself
+    # the one-table queue meets up to a million: the targets compare ours with itself
     contenders="$(beside pgwork) $(if [ "$size" -le 1000000 ]; then echo onetable; fi)"
     empty
-    for who in $contenders; do stock $who "$size"; done
+    for who in $contenders; do fill_queue $who "$size"; done
     sql -c CHECKPOINT # what filling them has left to write is not measured
     for r in $(seq "$rounds"); do
         for who in $contenders; do
-            stock $who "$size"
+            fill_queue $who "$size"
             # a short round, so that the small backlog stays one
             # shellcheck disable=SC2086  # words
             bench_run 4 1 claim.$who -D n=1 $nothing_claimed

@@ -14,7 +14,7 @@ gr_left() { # jobs of a queue that are not finished
     sql -c "SELECT (SELECT coalesce(sum(j.n), 0) FROM pgwork.live_job j WHERE j.queue = q.id)
                  + (SELECT count(*) FROM pgwork.delayed_job j WHERE j.queue = q.id) FROM pgwork.queue q WHERE q.name = '$1'"
 }
-gr_stock() { # gr_stock QUEUE JOBS GROUPS FIRST: jobs of so many groups, g<FIRST> and up; GROUPS 0: jobs without
+gr_fill() { # gr_fill QUEUE JOBS GROUPS FIRST: jobs of so many groups, g<FIRST> and up; GROUPS 0: jobs without
     if [ "$3" = 0 ]; then
         sql -c "SELECT count(*) FROM generate_series(1, $2) g CROSS JOIN LATERAL pgwork.enqueue('$1', CASE WHEN g > 0 THEN '{\"i\": 1}'::jsonb END)" >/dev/null
     else
@@ -39,13 +39,13 @@ gr_round() { # gr_round BATCH HELD
         sql -c "SELECT pgwork.queue_create('$gr_q')" >/dev/null
         gr_script "$gr_q"
         case $gr_q in
-        plain) gr_stock plain "$gr_jobs" 0 0 ;;
-        groups) gr_stock groups "$gr_jobs" $((smoke ? 100 : 10000)) 0 ;;
+        plain) gr_fill plain "$gr_jobs" 0 0 ;;
+        groups) gr_fill groups "$gr_jobs" $((smoke ? 100 : 10000)) 0 ;;
         blocked)
             sql -c "SELECT pgwork.group_set('blocked', 'g' || i, 1000) FROM generate_series(0, 9) i" >/dev/null
             sql -c "SELECT pgwork.group_hold('blocked', 'g' || i) FROM generate_series(10, $((smoke ? 99 : 9999))) i" >/dev/null
-            gr_stock blocked $((smoke ? 1000 : 9990 * blocked_jobs)) $((smoke ? 90 : 9990)) 10
-            gr_stock blocked "$gr_jobs" 10 0
+            gr_fill blocked $((smoke ? 1000 : 9990 * blocked_jobs)) $((smoke ? 90 : 9990)) 10
+            gr_fill blocked "$gr_jobs" 10 0
             ;;
         esac
         sql -c "VACUUM ANALYZE pgwork.live_job, pgwork.delayed_job, pgwork.admitted_job, pgwork.gate_event" -c CHECKPOINT
@@ -59,8 +59,8 @@ gr_one() { # one group of limit 8, against a queue of its own
         sql -c "SELECT pgwork.queue_create('$gr_q')" -c "SELECT pgwork.group_set('$gr_q', group_limit => 8)" >/dev/null
         gr_script "$gr_q"
         case $gr_q in
-        own) gr_stock own $((smoke ? 200 : (seconds * 8 + 1) * 1000)) 0 0 ;;
-        one) gr_stock one $((smoke ? 1000 : (seconds * 8 + 1) * 1000)) 1 0 ;;
+        own) gr_fill own $((smoke ? 200 : (seconds * 8 + 1) * 1000)) 0 0 ;;
+        one) gr_fill one $((smoke ? 1000 : (seconds * 8 + 1) * 1000)) 1 0 ;;
         esac
         sql -c "VACUUM ANALYZE pgwork.live_job, pgwork.delayed_job, pgwork.admitted_job, pgwork.gate_event" -c CHECKPOINT
         gr_burn "$gr_q" "$gr_q" 8 1 '8 clients, batch 1, one group of limit 8'

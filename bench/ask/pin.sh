@@ -78,7 +78,7 @@ by_turns() {
 pin_pass() {
     empty
     claims_of 100
-    stock "$1" $((smoke ? 2000 : 100000))
+    fill_queue "$1" $((smoke ? 2000 : 100000))
     by_turns "$1"
     before=$(unfinished "$1")
     rm -f "$out"/log.* "$out/pin-pass.tsv"

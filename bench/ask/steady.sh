@@ -29,7 +29,7 @@ visits() { sql -c "SELECT max(pg_stat_get_autovacuum_count(btrim(t)::regclass)) 
 went_on() {
     empty
     claims_of "$2"
-    stock "$1" "$(ample "$1" "$2")"
+    fill_queue "$1" "$(ample "$1" "$2")"
     sql -c CHECKPOINT
     seen=$(visits "$1")
     burn "$1" "claim.$1" 8 "$2"

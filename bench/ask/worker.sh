@@ -12,12 +12,12 @@ for threads in $(if [ -z "$look" ]; then echo 0; fi) 4; do
             claims_of 1000
             if [ -n "$smoke" ]; then jobs=2000; fi
             empty
-            stock $who "$jobs"
+            fill_queue $who "$jobs"
             noop "$who" "$jobs" $threads 1000
             result worker "$what" "$lib" "$rate" jobs/s
             result worker "$what, CPU time of the process" "$lib" "$cpu" us/job
             case $who in engine1*) continue ;; esac
-            stock $who "$jobs"
+            fill_queue $who "$jobs"
             done_in "$jobs" $who 1000 1
             result worker "$what" '(its SQL alone, one client, batch 1000)' "$rate" jobs/s
         done
@@ -29,7 +29,7 @@ for ms in 1 100; do
     jobs=$((smoke ? 200 : seconds * ideal))
     for r in $(seq "$rounds"); do
         empty
-        stock pgwork "$jobs"
+        fill_queue pgwork "$jobs"
         noop pgwork "$jobs" 64 256 $ms
         result worker "jobs of $ms ms, 64 handler threads, prefetch 256" pgwork-lib "$rate" jobs/s
         result worker "jobs of $ms ms, 64 handler threads, prefetch 256" '(what 64 threads can do)' $ideal jobs/s

@@ -1,4 +1,4 @@
--- The textbook queue, tuned and written fairly: one table, a partial index on what is ready, claim by SKIP LOCKED
+-- The one-table queue, tuned and written fairly: one table, a partial index on what is ready, claim by SKIP LOCKED
 -- under LIMIT, random token, finished by a DELETE that names it. Its statements: ../lib.sh.
 CREATE SCHEMA onetable;
 CREATE TABLE onetable.job (

@@ -1,13 +1,13 @@
 #!/bin/sh
-# demo.sh [FOLDER]: hashes every file under FOLDER (/usr/include) by a queue. Two workers are killed
-# while they hold jobs, one is frozen for longer than its lease, one more is killed in full swing; then
-# every result is checked against sha256sum.
+# demo.sh [FOLDER]: hashes every file under FOLDER (/usr/include) through a queue. Two workers are killed
+# while they hold jobs, one is frozen for longer than its lease, and one is killed under full load. Then
+# every result is compared with sha256sum.
 #
 # `./run demo` runs it beside a private server. By hand: build/ in PATH, PGWORK_DSN or PGHOST, ... set;
 # it makes a queue of its own and drops it.
 #
-# Ends with 0 only when each file has exactly one result, the right one, and nobody who came late got
-# a result in. What stands still for 10 s is told, with what the workers say; for 60 s, it is the end.
+# Ends with 0 only if each file has exactly one result, the result is right, and every late report was
+# refused. After 10 s without progress it prints what the workers report; after 60 s it gives up.
 set -eu
 export LC_ALL=C.UTF-8
 
@@ -15,16 +15,16 @@ folder=${1:-/usr/include}
 queue=demo.$$
 truth=truth.$$
 lease=2s
-nap=5     # seconds that a command of w1, w2 and w3 takes, so that they hold jobs when they are hurt
-few=40    # with fewer files nobody is hurt
-patience=10 still=60 # seconds without progress until that is told, and until the demo gives up
+nap=5     # seconds that a command of w1, w2 and w3 takes, so that they hold jobs when they are killed
+few=40    # with fewer files no worker is killed
+patience=10 still=60 # seconds without progress until a report, and until the demo gives up
 
-folder=$(cd "$folder" 2>/dev/null && pwd -P) || { echo "demo: $1 is no folder" >&2; exit 2; }
+folder=$(cd "$folder" 2>/dev/null && pwd -P) || { echo "demo: $1 is not a folder" >&2; exit 2; }
 
 tmp=$(mktemp -d "${TMPDIR:-/tmp}/pgwork-demo.XXXXXX")
 pids=
 
-# -- leaving ---------------------------------------------------------------------------------------
+# -- clean-up --------------------------------------------------------------------------------------
 
 quit() {
     code=$?
@@ -54,7 +54,7 @@ die() { say "${red}$*${plain}"; exit 1; }
 off=0
 check() { # check TEXT FOUND EXPECTED
     if [ "$2" = "$3" ]; then say "${green}ok${plain}   $1: $2"; else
-        say "${red}OFF${plain}  $1: $2, not $3"
+        say "${red}OFF${plain}  $1: $2, expected $3"
         off=1
     fi
 }
@@ -71,7 +71,7 @@ sum() { # sum MEMBER FILE...
     cat "$@" | member "$name" | awk '{ n += $1 } END { print n + 0 }'
 }
 
-# start NAME CMD...: in the background; its JSON goes to NAME.out, its words to NAME.err
+# start NAME CMD...: runs it in the background, with stdout in NAME.out and stderr in NAME.err
 start() {
     name=$1
     shift
@@ -94,8 +94,8 @@ worker() {
 pid_of() { eval "echo \$pid_$1"; }
 lives() { kill -0 "$(pid_of "$1")" 2>/dev/null; }
 
-# look_at NAME...: the ids that each holds go to NAME.held; those that hold none to $empty
-look_at() {
+# read_held NAME...: writes the ids that each worker holds to NAME.held; $empty names workers that hold none
+read_held() {
     sql "SELECT holder, id FROM pgwork.job WHERE queue = '$queue' AND state = 'leased'" >"$tmp/leases"
     empty=
     for v; do
@@ -105,7 +105,7 @@ look_at() {
 }
 holds() { wc -l <"$tmp/$1.held" | tr -d ' '; }
 
-# trouble: what may be wrong, in the words of those who should know
+# trouble: prints the last messages of the workers and the findings of the doctor
 trouble() {
     for log in "$tmp"/*.err; do
         if [ -s "$log" ]; then say "  $(basename "$log" .err): $(tail -n 1 "$log")"; fi
@@ -113,7 +113,7 @@ trouble() {
     pgwork -q doctor 2>&1 | grep '^BAD' | grep -v ' durability ' | head -n 5 | while read -r found; do say "  doctor: $found"; done
 }
 
-# moves WHAT STATE: to be called in a loop; a STATE that stays the same for long is told
+# moves WHAT STATE: call it in a loop; it reports a STATE that does not change for long
 moved_state='' moved_at=0 moved_told=0
 moves() {
     moved_now=$(now_ms)
@@ -130,11 +130,11 @@ moves() {
     fi
 }
 
-# stop_all NAME...: stopped, all of them, at a moment when each holds jobs; their ids go to NAME.held. No other worker is there yet, and no
-# reaper: what they hold stays theirs, however long it takes to ask.
+# stop_all NAME...: stops all workers at a moment when each holds jobs, and writes their ids to NAME.held. Until then there is no other
+# worker and no reaper, so they keep these jobs.
 stop_all() {
     while :; do
-        look_at "$@"
+        read_held "$@"
         for v; do lives "$v" || { trouble; die "$v is not there any more"; }; done
         if [ -n "$empty" ]; then
             moves "no jobs yet for$empty" "$empty"
@@ -146,7 +146,7 @@ stop_all() {
             kill -STOP "$(pid_of "$v")"
         done
         sleep 0.2 # a report under way may still arrive
-        look_at "$@"
+        read_held "$@"
         if [ -z "$empty" ]; then return; fi
         for v; do kill -CONT "$(pid_of "$v")"; done
     done
@@ -158,7 +158,7 @@ begun=$(now_ms)
 
 step "1. Enqueue every file under $folder"
 find "$folder" -type f -readable -print0 >"$tmp/names"
-# A payload is JSON and JSON is UTF-8. A name that is not travels as a link with a plain one.
+# A payload is JSON, which is UTF-8. A file whose name is not UTF-8 gets a link with a plain name.
 grep -zax '\(.\|\n\)*' "$tmp/names" >"$tmp/paths" || :
 grep -zavx '\(.\|\n\)*' "$tmp/names" >"$tmp/odd" || :
 odd=$(count "$tmp/odd")
@@ -167,7 +167,7 @@ if [ "$odd" -gt 0 ]; then
     # shellcheck disable=SC2016  # the inner shell's variables
     xargs -0 sh -c 'for f; do n=$((n + 1)); ln -s "$f" "$0/$$.$n"; done' "$tmp/links" <"$tmp/odd"
     find "$tmp/links" -type l -print0 >>"$tmp/paths"
-    say "$odd names are not UTF-8: their jobs name links to them"
+    say "$odd names are not UTF-8: their jobs use links to these files"
 fi
 files=$(count "$tmp/paths")
 [ "$files" -gt 0 ] || die "there are no files under $folder"
@@ -183,8 +183,8 @@ say "$files jobs in $(($(now_ms) - from)) ms, in one transaction"
 victims='' hurt=''
 work_from=$(now_ms)
 if [ "$files" -ge $few ]; then
-    step "2. Three workers take jobs, for $lease at a time, and are hurt while they hold them"
-    say "their commands take $nap s each, so that the workers hold jobs for a while"
+    step "2. Three workers claim jobs with a lease of $lease, and are killed or frozen while they hold them"
+    say "each command takes $nap s, so that the workers hold jobs for a while"
     for name in w1 w2 w3; do worker $name slow; done
     stop_all w1 w2 w3
     for name in w1 w2; do
@@ -194,13 +194,13 @@ if [ "$files" -ge $few ]; then
     say "${bold}kill -STOP${plain} w3, which holds $(holds w3) jobs"
     victims='w1 w2' hurt='w1 w2 w3'
 else
-    step "2. With less than $few files no worker is hurt"
+    step "2. With fewer than $few files no worker is hurt"
 fi
-step "3. Four others do the work, two commands each, and two reapers look for leases that have ended"
+step "3. Four other workers run two commands each, and two reapers requeue jobs of expired leases"
 for name in r1 r2; do start $name pgwork --json reap; done
 for name in w4 w5 w6 w7; do worker $name; done
 
-look() { # one line of counts; done_jobs, open_jobs
+count_jobs() { # one line of counts; done_jobs, open_jobs
     line=$(pgwork --json queue depth "$queue")
     ready=$(echo "$line" | member ready) leased=$(echo "$line" | member leased)
     delayed=$(echo "$line" | member delayed) done_jobs=$(echo "$line" | member "done")
@@ -214,7 +214,7 @@ look() { # one line of counts; done_jobs, open_jobs
 pause=0.3
 if [ "$files" -gt 20000 ]; then pause=2; fi # to count takes its time, too
 while :; do
-    look
+    count_jobs
     moves 'the work' "$done_jobs"
     case " $victims " in
     *' w4 '*) ;;
@@ -243,7 +243,7 @@ if [ -n "$hurt" ]; then
     say "${bold}kill -CONT${plain} w3 after $((frozen_ms / 1000)).$((frozen_ms % 1000 / 100)) s"
 fi
 
-# Everybody ends by itself and tells what it did.
+# All processes end by themselves and print their counts.
 for name in w1 w2 w3 w4 w5 w6 w7 w8 r1 r2; do
     p=$(eval "echo \${pid_$name:-}")
     [ -n "$p" ] || continue
@@ -258,7 +258,7 @@ pids=
 # -- 4. the check ----------------------------------------------------------------------------------
 
 step "4. Check every result against sha256sum"
-# The truth goes through the same door as the jobs, so no name is too odd for the comparison.
+# The expected results are stored through a queue, too, so that any file name can be compared.
 # shellcheck disable=SC2016
 xargs -0 sha256sum -z -b <"$tmp/paths" >"$tmp/sums" || die "sha256sum failed"
 pgwork -q enqueue "$truth" -0 -f "$tmp/sums"
@@ -278,7 +278,7 @@ if [ -n "$hurt" ]; then
     if [ $((lost + refused)) -gt 0 ]; then
         say "${green}ok${plain}   w3 noticed that it lost $lost leases; $refused late reports were refused"
     else
-        say "${red}OFF${plain}  w3 came late, and no report of it was refused"
+        say "${red}OFF${plain}  w3 was late, and none of its reports was refused"
         off=1
     fi
 fi

@@ -23,10 +23,10 @@
 #include "signals.h"
 #include "text.h"
 
-/* Bytes that are read before somebody asks whether to go on: a flood has no end of its own. */
+/* The most bytes to read before signals() is called again, for a child that never stops writing. */
 #define CHILD_TURN 65536
 
-/* Our ends of the pipes, the child's ends beside them. */
+/* Both ends of the pipes: ours and the child's. */
 typedef struct pipes {
     int in[2], out[2], err[2]; /* [0] is read from, [1] written to */
 } pipes;
@@ -65,15 +65,15 @@ static int child_executable(const char *path)
     return S_ISREG(st.st_mode) && access(path, X_OK) == 0 ? 0 : EACCES;
 }
 
-/* Where exec() finds it. */
+/* Finds the file that exec() will run. */
 static int child_path(char full[PATH_MAX], const char *command)
 {
     const char *path = getenv("PATH");
     snprintf(full, PATH_MAX, "%s", command);
     if (strchr(command, '/')) return child_executable(command);
-    if (!path) return 0; /* exec() looks where the system wants it */
+    if (!path) return 0; /* exec() then uses a default of the system */
     int best = ENOENT;
-    for (;; path++) { /* also behind the last colon: nothing stands for the current directory */
+    for (;; path++) { /* an empty entry, also after the last colon, is the current directory */
         int n = (int)strcspn(path, ":");
         int size = snprintf(full, PATH_MAX, "%.*s/%s", n ? n : 1, n ? path : ".", command);
         int found = size < PATH_MAX ? child_executable(full) : ENOENT;
@@ -84,8 +84,8 @@ static int child_path(char full[PATH_MAX], const char *command)
     }
 }
 
-/* Signals as a shell would give them: none is ignored, but for what nohup has had ignored, or a
- * shell for its background jobs. */
+/* The signals to reset, as a shell does: all, except those that nohup, or a shell for its
+ * background jobs, has set to be ignored. */
 static void child_resets(sigset_t *set)
 {
     static const int kept[] = {SIGHUP, SIGINT, SIGQUIT};
@@ -96,7 +96,7 @@ static void child_resets(sigset_t *set)
             sigdelset(set, kept[i]);
 }
 
-/* Not an empty file, nor a program of another machine: the shell would take its jobs for done. */
+/* False for an empty file or a program of another machine: the shell would report success. */
 static bool child_is_script(const char *path)
 {
     char bytes[256];
@@ -106,15 +106,14 @@ static bool child_is_script(const char *path)
     return n > 0 && !memchr(bytes, '\0', (size_t)n);
 }
 
-/* What a command is started with, made before fork(): beside other threads a child may not
- * allocate.
- */
+/* Everything that the child needs. It is made before fork(), because a child of a program with
+ * threads must not allocate. */
 typedef struct start {
     const child *c;
     const pipes *p;
     pid_t parent;
-    char path[PATH_MAX]; /* without a slash: exec() looks for it, there is no PATH */
-    char **shell;        /* words for a script that names no interpreter, as execvp() has it */
+    char path[PATH_MAX]; /* without a slash if PATH is not set: exec() searches */
+    char **shell;        /* runs a script without an interpreter line, as execvp() does */
 } start;
 
 static int start_prepare(start *s, const child *c, const pipes *p)
@@ -153,10 +152,10 @@ static void child_reset_signals(void)
         if (sigismember(&resets, n) == 1) sigaction(n, &action, NULL);
 }
 
-/* Between fork() and exec(): what may be called in a signal handler. It asks to be killed when we
- * are, which it can only do itself; in a session of its own, Ctrl-C is for us, the whole family can
- * be ended at once, and a question at the terminal is refused: in a mere group it would be stopped
- * there for ever. */
+/* Runs between fork() and exec(), and calls only functions that are safe in a signal handler. The
+ * child asks the kernel to be killed when we die. It gets a session of its own: then Ctrl-C reaches
+ * only us, its group can be killed at once, and reading from the terminal fails instead of stopping
+ * it for ever. */
 static void child_become(const start *s)
 {
     const child *c = s->c;
@@ -169,7 +168,7 @@ static void child_become(const start *s)
 #ifdef __linux__
     prctl(PR_SET_PDEATHSIG, SIGKILL);
 #endif
-    if (getppid() != s->parent) _exit(127); /* too late: we are dead */
+    if (getppid() != s->parent) _exit(127); /* the parent has died meanwhile */
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
     if (c->envp) environ = (char **)(uintptr_t)c->envp;
@@ -180,7 +179,7 @@ static void child_become(const start *s)
     if (errno == ENOEXEC && child_is_script(s->path)) execve("/bin/sh", s->shell, environ);
 }
 
-/* The child writes why exec() has failed; when it has not, exec() closes the pipe. */
+/* If exec() fails, the child writes errno into a pipe. If it succeeds, it closes the pipe. */
 static int child_fork(const start *s, pid_t *pid, int *slot)
 {
     const child *c = s->c;
@@ -208,7 +207,7 @@ static int child_fork(const start *s, pid_t *pid, int *slot)
     return failed;
 }
 
-/* What a command leaves behind is ours to bury, also where process 1 does not. */
+/* Become the parent of processes that commands leave behind, and reap them. */
 static void child_adopt(void)
 {
 #ifdef PR_SET_CHILD_SUBREAPER
@@ -218,7 +217,7 @@ static void child_adopt(void)
 #endif
 }
 
-/* No other child may inherit these ends, or it would keep them open: one start at a time. */
+/* One start at a time: another child that inherits these pipes would keep them open. */
 static int child_start(const child *c, pipes *p, pid_t *pid, int *slot)
 {
     static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
@@ -246,7 +245,7 @@ static bool child_later(ssize_t n)
     return n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR);
 }
 
-/* A child that reads nothing, or ends before it has read all, is none of our worries. */
+/* It is not an error if the child does not read all of its input. */
 static void child_feed(const child *c, int *fd, size_t *fed)
 {
     while (*fd >= 0 && *fed < c->input_size) {
@@ -258,7 +257,7 @@ static void child_feed(const child *c, int *fd, size_t *fed)
     pipes_close(fd);
 }
 
-/* Reads at most so much: n > 0, it is in @p bytes; else there is no more now. */
+/* Reads up to *most bytes. Returns their number; 0 or less: there are none at the moment. */
 static ssize_t child_read(int *fd, char *bytes, size_t size, size_t *most)
 {
     if (*fd < 0 || *most == 0) return 0;
@@ -282,7 +281,7 @@ static void child_read_output(child *c, int *fd, size_t most)
     }
 }
 
-/* It goes on to our own stderr, and its end is kept. */
+/* Copies stderr of the child to ours, and keeps the end of it. */
 static void child_read_error(child *c, int *fd, size_t most)
 {
     char bytes[8192];
@@ -305,14 +304,14 @@ static void child_read_error(child *c, int *fd, size_t most)
     }
 }
 
-/* What is in the pipe now. */
+/* How many bytes are in the pipe. */
 static size_t child_left(int fd)
 {
     int n;
     return ioctl(fd, FIONREAD, &n) == 0 && n >= 0 ? (size_t)n : CHILD_TURN;
 }
 
-/* Cut in the middle of a character, or never UTF-8 at all: it has to be. */
+/* Makes the kept text valid UTF-8: it may begin inside a character, or have another encoding. */
 static void child_mend_error(child *c)
 {
     size_t n = strlen(c->error), skip = 0;
@@ -324,7 +323,7 @@ static void child_mend_error(child *c)
         c->error[at] = '?';
 }
 
-/* TERM once, KILL when the grace is over; to the whole group. */
+/* Sends TERM once, and KILL after the grace, to the whole group. */
 static void child_end(child *c, pid_t pid, int64_t *kill_at)
 {
     int64_t now = text_tick_ms();
@@ -336,8 +335,8 @@ static void child_end(child *c, pid_t pid, int64_t *kill_at)
     if (now >= *kill_at) kill(whom, SIGKILL);
 }
 
-/* The command is gone: is somebody that it started still there, with time left to end well? Where
- * we are process 1 the dead among them are ours to bury. */
+/* After the command has ended: does a process that it started still run within the grace? Also
+ * reaps those that ended, in case that we are process 1. */
 static bool child_family_lives(const child *c, pid_t pid, int64_t kill_at)
 {
     if (!c->signaled || !c->group || text_tick_ms() >= kill_at) return false;
@@ -345,7 +344,7 @@ static bool child_family_lives(const child *c, pid_t pid, int64_t kill_at)
     return kill(-pid, 0) == 0;
 }
 
-/* Whoever cannot be waited for has ended, too: how is not known. */
+/* A child that cannot be waited for counts as ended, with an unknown status. */
 static bool child_ended(child *c, pid_t pid)
 {
     pid_t ended = waitpid(pid, &c->status, WNOHANG);
@@ -361,8 +360,8 @@ int child_run(child *c)
     int64_t kill_at = 0;
     int nap = 1, slot;
     bool ended = false;
-    /* who reads from a terminal has to be in its foreground group, which is ours; asked once: a
-     * terminal that has gone is none any more */
+    /* A command that reads from a terminal must be in the foreground group, which is ours. Decided
+     * once, because a terminal may disappear. */
     c->group = !c->plain || isatty(STDIN_FILENO) == 0;
     c->status = c->unknown = c->signaled = 0;
     c->output = c->keep ? cli_alloc(1) : NULL;
@@ -379,8 +378,8 @@ int child_run(child *c)
                                {.fd = p.out[0], .events = POLLIN},
                                {.fd = p.in[1], .events = POLLOUT},
                                {.fd = kill_at ? -1 : c->wake_fd, .events = POLLIN}};
-        /* stderr's end is (nearly) the child's end. Where a child closed it, or a grandchild keeps
-         * it open, looking now and then has to do. */
+        /* Usually stderr closes when the child ends. The child may have closed it before, or a
+         * grandchild may keep it open: so poll() also has a timeout. */
         int wait_ms = 100;
         if (p.err[0] < 0) wait_ms = nap, nap = nap < 50 ? nap * 2 : 50;
         poll(fds, 4, wait_ms);
@@ -388,17 +387,17 @@ int child_run(child *c)
         if (fds[1].revents) child_read_output(c, &p.out[0], CHILD_TURN);
         if (fds[2].revents) child_feed(c, &p.in[1], &fed);
         if (!ended) ended = child_ended(c, pid);
-        if (ended && !c->signaled) continue; /* by itself: what is asked now comes too late */
-        int why = c->signals(c->arg); /* in its grace, too: what is held is held for the command */
+        if (ended && !c->signaled) continue; /* by itself: a signal comes too late */
+        int why = c->signals(c->arg);        /* also within the grace: it extends the lease */
         if (!c->signaled) c->signaled = why;
         if (c->signaled) child_end(c, pid, &kill_at);
     }
-    /* the last words; whoever still holds the other ends is not waited for, nor heard out */
+    /* read what is in the pipes, and do not wait for processes that still have the other ends */
     child_read_output(c, &p.out[0], child_left(p.out[0]));
     child_read_error(c, &p.err[0], child_left(p.err[0]));
     pipes_close_all(&p);
     child_mend_error(c);
-    if (c->signaled && c->group) kill(-pid, SIGKILL); /* what is left of the family */
+    if (c->signaled && c->group) kill(-pid, SIGKILL); /* processes that ignored TERM */
     signals_child_ended(slot);
     return 0;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: PostgreSQL
  *
- * child: runs one command: feeds its stdin, reads what it says, ends it when told to. Any number of
- * threads may run children at the same time; no other code of the program starts processes.
+ * child: runs one command, writes its stdin, reads its output, and stops it on request. Several
+ * threads may run children at the same time. No other code of the program starts processes.
  */
 #ifndef CHILD_H
 #define CHILD_H
@@ -17,26 +17,26 @@ typedef struct child {
     char *const *envp; /* unless plain */
     const char *input; /* for its stdin */
     size_t input_size;
-    bool plain;  /* environment, stdin, stdout and stderr are ours, and it does not outlive us */
-    size_t keep; /* bytes kept of the begin of stdout; 0: stdout is ours */
-    int wake_fd; /* readable: ask signals(); -1: ask now and then */
-    int (*signals)(void *arg); /* not 0: end the child; asked until it has ended */
+    bool plain;  /* it inherits environment, stdin, stdout and stderr, and does not outlive us */
+    size_t keep; /* how many of the first bytes of stdout are kept; 0: it inherits stdout */
+    int wake_fd; /* when it is readable, signals() is called; -1: call it periodically */
+    int (*signals)(void *arg); /* not 0: stop the child; called until it ended */
     void *arg;
     int64_t grace_ms; /* between TERM and KILL */
     /* filled by child_run() */
-    bool group;   /* it leads a group of its own, and has no terminal */
+    bool group;   /* it leads a process group, and has no terminal */
     int status;   /* as of waitpid() */
-    int unknown;  /* errno of waitpid(): how it ended nobody knows */
-    int signaled; /* what signals() said first; 0: the child ended by itself */
+    int unknown;  /* errno of waitpid(), if the status is unknown */
+    int signaled; /* the first result of signals(); 0: the child ended by itself */
     char *output; /* caller frees; NULL unless keep */
     size_t output_size;
     bool truncated;
     char error[CHILD_ERROR_MAX + 1]; /* the end of stderr, without the last newlines */
 } child;
 
-/** 0, or the errno that kept the command from starting. */
+/** 0, or the errno of a command that could not be started. */
 int child_run(child *c);
-/** Could this command be started at all? 0, ENOENT or EACCES. */
+/** 0 if the command can be found and executed, otherwise ENOENT or EACCES. */
 int child_find(const char *command);
 
 #endif

@@ -12,10 +12,10 @@
 #include "out.h"
 #include "text.h"
 
-/* -- speaking ------------------------------------------------------------------------------- */
+/* -- messages ------------------------------------------------------------------------------- */
 
-/* One line, in one piece: workers speak from many threads. What a trigger or a file says may hold
- * anything. That there is no memory can be said, too. */
+/* Prints a line with one write, because several threads print. Escapes control characters, because
+ * text from a trigger or a file may contain any. Allocates nothing. */
 static void cli_line(const char *lead, const char *text)
 {
     char line[8192], escape[TEXT_ESCAPE];
@@ -57,7 +57,7 @@ void cli_say(const cli *c, const char *format, ...)
 int cli_code(pgw_status st)
 {
     /* clang-format off */
-    switch ((int)st) { /* of a newer library, too */
+    switch ((int)st) { /* int, because a newer library may have more */
     case PGW_OK: case PGW_OUTCOME_EXISTS: case PGW_OUTCOME_REPLACED: case PGW_OUTCOME_REPEATED:
         return CLI_DONE;
     case PGW_OUTCOME_EMPTY: case PGW_ECONFLICT: case PGW_ELEASE: case PGW_ELOCKED: case PGW_EEXISTS:
@@ -82,7 +82,7 @@ int cli_code(pgw_status st)
     return CLI_OTHER;
 }
 
-/* What is the property `dsn` to a program has other names here. */
+/* For programs it is the property `dsn`; this tool has other names for it. */
 static const char *cli_name_dsn(char *buffer, size_t size, const char *hint)
 {
     static const char word[] = "`dsn`";
@@ -93,35 +93,35 @@ static const char *cli_name_dsn(char *buffer, size_t size, const char *hint)
     return buffer;
 }
 
-/* Library and schema speak of functions; here it is a command that helps. */
+/* Hints of the library and the schema name functions. Replaces them with commands. */
 static const char *cli_translate(const char *hint)
 {
     static const struct {
         const char *words, *here;
     } hints[] = {
         {"check the result of other calls first", "check with `pgwork ls` before you repeat it"},
-        {"queue_create() makes one",
+        {"queue_create() creates one",
          "`pgwork queue create` creates one, `pgwork queue list` lists all; names are "
          "case-sensitive"},
         {"queue_resume() opens it", "run `pgwork queue resume`"},
-        {"queue_purge() it first",
+        {"queue_purge(), or pass force",
          "`pgwork queue purge NAME --state all` deletes them; --force deletes leased "
          "jobs, too"},
         {"raise max_bytes",
-         "store large data elsewhere and enqueue its name, or raise the limit with "
+         "store large data elsewhere and enqueue a reference to it, or raise the limit with "
          "`pgwork queue set NAME --max-bytes N`"},
         {"sema_create() ", "`pgwork sem create` creates one; names are case-sensitive"},
         {"sema_resize() changes", "`pgwork sem resize` changes the number of permits"},
-        {"rate_set() makes one", "`pgwork rate set` creates one; names are case-sensitive"},
+        {"rate_set() creates one", "`pgwork rate set` creates one; names are case-sensitive"},
         {"larger burst with rate_set()",
          "take fewer at a time, or give it a larger burst: `pgwork rate set NAME N --burst N`"},
-        {"wait for them, or pass force",
-         "wait for them, or pass --force: their holders notice at the next extend"},
-        {"cron_create() makes one",
+        {"released, or pass force", "wait until they are released, or pass --force: then the next "
+                                    "extend of each holder fails"},
+        {"cron_create() creates one",
          "`pgwork cron add` creates one, `pgwork cron list` lists all; names are case-sensitive"},
-        {"pgw_table_sql() says how",
+        {"pgw_table_sql() ",
          "`pgwork table init` prints the statements that add it, --apply runs them"},
-        {"pgw_tables_each() lists", "`pgwork table list` lists registered tables"},
+        {"pgw_tables_each() ", "`pgwork table list` lists registered tables"},
         {"use pgw_lock_acquire_xact()", "connect to the server itself, not to a pooler: host and "
                                         "port in the connection string; or "
                                         "pass -X pooler=session if it pools sessions"},
@@ -150,7 +150,7 @@ int cli_fail_with(pgw_status st, const char *message, const char *hint)
     return cli_fail(cli_code(st), hint, "%s", message);
 }
 
-/* "argument `opts->holder` is ...": the last word of it is an option's name, or nearly. */
+/* The end of "argument `opts->holder` is ...": "holder` is ...", which is near an option's name. */
 static const char *cli_argument(const char *message)
 {
     static const char lead[] = "argument `";
@@ -162,14 +162,14 @@ static const char *cli_argument(const char *message)
     return name;
 }
 
-/* @p name: of what; NULL: that is known. */
+/* @p name: the object; NULL: the message names it. */
 static int cli_fail_on(const pgw *h, const char *name)
 {
     char message[1400];
     if (!h) return cli_fail_with(PGW_ENOMEM, NULL, NULL);
-    const char *told = pgw_error_message(h), *from = cli_argument(told);
+    const char *text = pgw_error_message(h), *from = cli_argument(text);
     snprintf(message, sizeof message, "%s%s%s%s", name ? name : "", name ? ": " : "",
-             from == told ? "" : "argument `", from);
+             from == text ? "" : "argument `", from);
     return cli_fail_with(pgw_error_status(h), message, pgw_error_hint(h));
 }
 
@@ -183,8 +183,8 @@ int cli_fail_of(const pgw *h, const char *name)
     return cli_fail_on(h, h && strstr(pgw_error_message(h), name) ? NULL : name);
 }
 
-int cli_tell_done(const cli *c, int code, const char *member, int64_t n, const char *done,
-                  const char *thing)
+int cli_report_done(const cli *c, int code, const char *member, int64_t n, const char *done,
+                    const char *thing)
 {
     if (code != CLI_DONE && n == 0) return code;
     if (c->json) out_number(member, n);
@@ -214,7 +214,7 @@ bool cli_is_dsn(const char *word)
     return strchr(word, '=') || strstr(word, "://");
 }
 
-/* password=secret, or postgresql://user:secret@host. */
+/* Such as password=secret or postgresql://user:secret@host. */
 static bool cli_holds_password(const char *dsn)
 {
     if (strstr(dsn, "password")) return true;
@@ -225,12 +225,12 @@ static bool cli_holds_password(const char *dsn)
     return user[n] == '@' && memchr(user, ':', n);
 }
 
-/* A connection string out of a file, without the blanks around it. */
+/* Reads a connection string from a file, and removes blanks around it. */
 static int cli_read_dsn(const char *path, pgw_conf *conf)
 {
     char dsn[CLI_DSN_MAX + 1];
     FILE *f = fopen(path, "r");
-    if (!f && *path != '/' && cli_is_dsn(path)) { /* psql's -d takes one */
+    if (!f && *path != '/' && cli_is_dsn(path)) { /* psql -d takes a connection string */
         return cli_fail(CLI_USAGE, CLI_HINT_ARGV,
                         "--dsn-file takes the name of a file, not a connection string");
     }
@@ -270,7 +270,7 @@ static int cli_apply_setting(pgw_conf *conf, const char *setting)
     char name[64];
     const char *equals = strchr(setting, '=');
     const char *url = strstr(setting, "://");
-    if (url && (!equals || url < equals)) { /* perhaps with a password: not to be repeated */
+    if (url && (!equals || url < equals)) { /* it may contain a password, so do not print it */
         return cli_fail(CLI_USAGE, CLI_HINT_ARGV, "-X takes KEY=VALUE, not a connection string");
     }
     if (!equals || equals == setting || (size_t)(equals - setting) >= sizeof name) {
@@ -288,7 +288,7 @@ static void cli_log(pgw_log_level level, const char *component, const char *mess
 {
     const cli *c = arg;
     char named[2048];
-    /* what a loop survives is an error, too; that of a statement is told by whoever made it */
+    /* the caller of a statement reports its error; errors of the connection need -v */
     if (c->verbose == 0 && strcmp(component, "pq") == 0) return;
     if (c->quiet && level > PGW_LOG_WARN) return;
     message = cli_name_dsn(named, sizeof named, message);
@@ -307,13 +307,13 @@ int cli_configure(const cli *c, pgw_conf **conf)
                           : c->verbose == 2 ? PGW_LOG_DEBUG
                           : c->verbose == 1 ? PGW_LOG_INFO
                                             : PGW_LOG_ERROR;
-    /* a command ends with its error and says it once; the loops go on and have to tell */
+    /* a command prints its error at the end; work and reap continue, so they need the log */
     if (c->verbose > 0 || c->stop) {
         if (level < PGW_LOG_WARN) level = PGW_LOG_WARN;
         pgw_conf_set_log(*conf, level, cli_log, (void *)(uintptr_t)c);
     }
     const char *schema = getenv("PGWORK_SCHEMA");
-    if (schema && !*schema) schema = NULL; /* unset; as an option it is a mistake */
+    if (schema && !*schema) schema = NULL; /* like unset; an empty --schema is refused */
     if (c->schema) schema = c->schema;
     if (c->dsn_file) code = cli_read_dsn(c->dsn_file, *conf);
     if (code == CLI_DONE && schema) code = cli_apply(*conf, "schema", schema);
@@ -377,7 +377,7 @@ int64_t cli_limit(int64_t n)
 int cli_state(const cli *c, const char *text, const char *allowed, pgw_state *state)
 {
     if (!text || pgw_state_parse(text, state) == PGW_OK) return CLI_DONE;
-    return cli_fail(CLI_USAGE, NULL, "%s: --state is \"%s\": allowed is %s", c->command, text,
+    return cli_fail(CLI_USAGE, NULL, "%s: --state is \"%s\": expected %s", c->command, text,
                     allowed);
 }
 
@@ -389,8 +389,8 @@ bool cli_queue_there(cli *c, const char *name)
     return false;
 }
 
-/* An extend of nobody's job tells. That it is refused is no news. */
-void cli_look_for(cli *c, const char *name)
+/* An extend of a job that nobody holds is refused. The status says whether the queue exists. */
+void cli_check_queue(cli *c, const char *name)
 {
     pgw_ref nobodys = {.id = 1};
     if (c->quiet) return;
@@ -417,7 +417,7 @@ static int cli_judge(const pgw_queue_info *q, void *arg)
     return 0;
 }
 
-const char *cli_doors(const pgw_queue_info *q, char text[CLI_DOORS])
+const char *cli_queue_state(const pgw_queue_info *q, char text[CLI_QUEUE_STATE])
 {
     char time[TEXT_TIME];
     bool shut = q->paused || q->held_until_us;
@@ -425,7 +425,7 @@ const char *cli_doors(const pgw_queue_info *q, char text[CLI_DOORS])
     if (q->paused) return "paused";
     if (!shut) return q->draining ? "draining" : NULL;
     if (!text) return "held";
-    snprintf(text, CLI_DOORS, "held until %.19sZ", text_time(time, q->held_until_us));
+    snprintf(text, CLI_QUEUE_STATE, "held until %.19sZ", text_time(time, q->held_until_us));
     return text;
 }
 
@@ -435,7 +435,7 @@ void cli_say_why(cli *c, const char *name)
     pgw_queues_opts o = PGW_QUEUES_OPTS_INIT;
     o.queue = name, o.at_most = 1;
     pgw_status st = pgw_queues_each(c->h, &o, cli_judge, &why);
-    if (st != PGW_OK) cli_look_for(c, name);
+    if (st != PGW_OK) cli_check_queue(c, name);
     if (why) cli_say(c, "queue \"%s\" %s", name, why);
 }
 

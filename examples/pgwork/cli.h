@@ -1,37 +1,39 @@
 /* SPDX-License-Identifier: PostgreSQL
  *
- * pgwork, the command line tool: everything it does it does through inc/pgwork.h.
+ * pgwork, the command line tool. It uses the library through inc/pgwork.h only.
  *
- * What the commands share: the options of every command, the way to a handle, how to speak to
- * people, and what an exit code says. One command, one file: cmd_<name>.c.
+ * This header declares what the commands share: common options, handles, messages and exit codes.
+ * Each command has a file of its own: cmd_<name>.c.
+ *
+ * A function that returns an exit code other than CLI_DONE has printed the error.
  */
 #ifndef CLI_H
 #define CLI_H
 
 #include "pgwork.h"
 
-/* Exit codes. The man page has the same table; scripts depend on it: append only. */
+/* Exit codes, as in pgwork(1). Scripts depend on them: only append. */
 enum {
     CLI_DONE = 0,    /* all of it */
-    CLI_NOTHING = 1, /* nothing there, or refused, at least in part */
+    CLI_NOTHING = 1, /* nothing was found, or at least a part was refused */
     CLI_USAGE = 2,   /* a bad option, argument or input; over a limit */
-    CLI_SERVER = 3,  /* no server, or none in time: not applied, try again */
-    CLI_SCHEMA = 4,  /* the schema is missing or of another version */
-    CLI_PERM = 5,    /* the role may not, or the server is read-only or pooled */
-    CLI_UNKNOWN = 6, /* the answer was lost: applied or not, nobody knows */
+    CLI_SERVER = 3,  /* no server, or no answer in time: not applied, try again */
+    CLI_SCHEMA = 4,  /* the schema is missing, or has another version */
+    CLI_PERM = 5,    /* a right is missing, or the server is read-only or behind a pooler */
+    CLI_UNKNOWN = 6, /* the answer was lost: it may have been applied */
     CLI_CANCEL = 7,  /* extended, but the job was cancelled */
-    CLI_OTHER = 8,   /* anything else: an error of the server, no memory, output not written */
-    CLI_LOST = 74,   /* lock and sem run: lost while the command ran, which was ended */
-    CLI_HELD = 75    /* lock, sem: not obtained, no command was started; or not now */
+    CLI_OTHER = 8,   /* any other error: of the server, out of memory, output not written */
+    CLI_LOST = 74,   /* lock, sem run: lost while the command ran, and the command was stopped */
+    CLI_HELD = 75    /* not obtained in time, and no command was started */
 };
 
 #define CLI_DAY  INT64_C(86400000) /* in ms */
 #define CLI_YEAR (365 * CLI_DAY)
 
-/* For who gives a connection string as an argument. */
+/* The hint for a connection string that is passed as an argument. */
 #define CLI_HINT_ARGV "all users of this machine can read argv: use PGWORK_DSN or --dsn-file FILE"
 
-/* Words that were given one after the other. */
+/* The words of an option that may be repeated. */
 typedef struct wordlist {
     const char **at;
     size_t count;
@@ -39,102 +41,96 @@ typedef struct wordlist {
 
 typedef struct cli {
     const char *command; /* for messages: "queue create" */
-    /* options of every command */
+    /* common options */
     const char *dsn_file, *schema;
     wordlist settings; /* of -X: key=value */
     bool json, no_color, quiet, help, version;
     int verbose;
-    /* what the command opens */
+    /* opened by the command */
     pgw_conf *conf;
     pgw *h;
     pgw_stop *stop;
 } cli;
 
-/** Says "pgwork: ..." and "hint: ..." (NULL: none) on stderr, and returns @p code. */
+/** Prints "pgwork: ..." and "hint: ..." (NULL: none) on stderr, and returns @p code. */
 int cli_fail(int code, const char *hint, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/** The error that stands on @p h, for people; returns the exit code for it. */
+/** Prints the error of @p h, and returns the exit code for it. */
 int cli_fail_at(const pgw *h);
-/** The same for a status and a message that have no handle. */
+/** The same for a status and a message without a handle. */
 int cli_fail_with(pgw_status st, const char *message, const char *hint);
-/** The same as cli_fail_at(), for one of several: says which. */
+/** The same as cli_fail_at(), with the name of the object. */
 int cli_fail_of(const pgw *h, const char *name);
-/** "pgwork: ..." on stderr unless -q. */
+/** Prints "pgwork: ..." on stderr, except with -q. */
 void cli_say(const cli *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /** The exit code for @p st. */
 int cli_code(pgw_status st);
 
-/** A fresh configuration from environment and options: caller frees it. CLI_DONE or an exit code,
- * told. */
+/** Makes a configuration from environment and options. The caller frees it. */
 int cli_configure(const cli *c, pgw_conf **conf);
-/** c->conf, then c->h. With @p unmigrated also where there is no schema yet. CLI_DONE or an exit
- * code, told. */
+/** Opens c->conf and c->h. @p unmigrated: the schema need not exist yet. */
 int cli_open(cli *c, bool unmigrated);
-/** Sets a property of c->conf to a number. CLI_DONE or an exit code, told. */
+/** Sets a property of c->conf to a number. */
 int cli_set(cli *c, const char *name, int64_t value);
 
-/** Calls @p apply for each of @p n names, and goes on when one is refused: the exit code of the
- * first that was, all told. What every other one would meet as well, such as a lost server, ends
- * it, and is the exit code then. */
+/** Calls @p apply for each of @p n names. A refusal does not stop it; the first one sets the exit
+ * code. An error that affects every name, such as a lost server, ends it and sets the exit code. */
 int cli_each(cli *c, char *const *names, int n, pgw_status (*apply)(pgw *, const char *));
 
-/** When nothing was found in queue @p name: says so, and returns false, if there is no such queue.
- */
-int64_t cli_limit(int64_t n); /* of an option for which 0 means all */
-/* Reads the value of --state, which NULL leaves as it is. */
+/** The limit for an option whose 0 means all. */
+int64_t cli_limit(int64_t n);
+/** Reads the value of --state. NULL changes nothing. */
 int cli_state(const cli *c, const char *text, const char *allowed, pgw_state *state);
+/** Returns whether queue @p name exists, and prints a message if not. */
 bool cli_queue_there(cli *c, const char *name);
 
-/** When nothing could be claimed: says so if there is no queue @p name. Whoever may claim may not
- * look at queues. */
-void cli_look_for(cli *c, const char *name);
+/** Prints a message if queue @p name does not exist. For roles that may claim but not list queues.
+ */
+void cli_check_queue(cli *c, const char *name);
 
-/** What a queue does not let pass: "held until TIME" (without @p text: "held"), "paused",
- * "draining" or "closed"; NULL: it is open. */
-#define CLI_DOORS 64
-const char *cli_doors(const pgw_queue_info *q, char text[CLI_DOORS]);
-/** When nothing could be claimed from queue @p name: says why, as far as this role may see it. */
+/** The state of a queue that is not open: "held until TIME" (without @p text: "held"), "paused",
+ * "draining" or "closed". NULL: the queue is open. */
+#define CLI_QUEUE_STATE 64
+const char *cli_queue_state(const pgw_queue_info *q, char text[CLI_QUEUE_STATE]);
+/** Prints why nothing can be claimed from queue @p name, as far as this role may see it. */
 void cli_say_why(cli *c, const char *name);
 
-/** When a list has come to its @p limit: says how to go on behind job @p last. */
+/** If a list has reached its @p limit: prints how to continue after job @p last. */
 void cli_go_on(const cli *c, int count, int limit, int64_t last);
 
-/** Reads one number of a job. CLI_DONE, or CLI_USAGE, told. */
+/** Reads a job id. */
 int cli_id(int64_t *id, const char *text);
-/** The same for @p n words; *ids: caller frees. */
+/** The same for @p n words. The caller frees *ids. */
 int cli_ids(int64_t **ids, char *const *words, size_t n);
-/** Fails because only @p done of @p n jobs were such: @p what is "dead letter", say. */
+/** Fails because only @p done of @p n jobs were of the kind @p what, such as "dead letter". */
 int cli_ids_not(const char *what, const char *queue, const int64_t *ids, size_t n, int64_t done,
                 const char *hint);
-/** Sorts them, and leaves each once: returns how many these are. */
+/** Sorts ids and removes duplicates. Returns how many are left. */
 size_t cli_ids_once(int64_t *ids, size_t n);
 
-/** Of what goes in pieces, and ended with @p code: "deleted 3 jobs", or {"deleted":3} of @p member;
- * after a failure only where it was any. Returns @p code. */
-int cli_tell_done(const cli *c, int code, const char *member, int64_t n, const char *done,
-                  const char *thing);
+/** Prints the count of an operation that works in batches: "deleted 3 jobs", or {"deleted":3} with
+ * the name @p member. After a failure it prints no 0. Returns @p code. */
+int cli_report_done(const cli *c, int code, const char *member, int64_t n, const char *done,
+                    const char *thing);
 
-/** Is this, where something else was expected, a connection string? It may hold a password, and is
- * not to be repeated. */
+/** Is @p word a connection string? It may contain a password, so messages must not repeat it. */
 bool cli_is_dsn(const char *word);
 
-/** Flushes stdout. @p code, or CLI_OTHER, told, when not everything could be written. */
+/** Flushes stdout. Returns @p code, or CLI_OTHER if something could not be written. */
 int cli_finish(int code);
 
-/** Ends a command that lists: fails, or says @p none when there was nothing (NULL: nothing is
- * said).
- */
+/** Ends a command that lists. Prints the error, or @p none if the list is empty (NULL: nothing). */
 int cli_listed(cli *c, pgw_status st, const char *none);
 
-/** Memory, or the end of the program: the tool has nothing better to do without. */
+/** Allocate, or end the program with an error. */
 void *cli_alloc(size_t size);
 void *cli_realloc(void *p, size_t size);
 char *cli_copy(const char *text, size_t size);
 
-void wordlist_add(wordlist *l, const char *word); /* the word is borrowed */
+void wordlist_add(wordlist *l, const char *word); /* borrows the word */
 
-/** One command, or one of its own ("create" of "queue"). */
+/** A command, or a verb of one ("create" of "queue"). */
 typedef struct verb {
     const char *name, *about;
     int (*run)(cli *c, int argc, char **argv); /* argv[0] is the verb's name */

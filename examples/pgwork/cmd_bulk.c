@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: PostgreSQL
  *
- * pgwork bulk, pgwork log: one operation on all jobs that fit a filter, and who did what.
+ * pgwork bulk, pgwork log: one operation on all jobs that match a filter, and a log of them.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -12,8 +12,8 @@
 #include "signals.h"
 #include "text.h"
 
-static int bulk_tell(cli *c, const char *what, pgw_status st, const pgw_bulk_opts *o, int64_t n,
-                     bool more)
+static int bulk_report(cli *c, const char *what, pgw_status st, const pgw_bulk_opts *o, int64_t n,
+                       bool more)
 {
     int code = st < 0 ? signals_failed(c, st) : CLI_DONE;
     if (code == CLI_DONE && o->dry_run) {
@@ -27,7 +27,7 @@ static int bulk_tell(cli *c, const char *what, pgw_status st, const pgw_bulk_opt
         cli_say(c, "would %s %s%" PRId64 " job%s", what, more ? "at least " : "", n,
                 n == 1 ? "" : "s");
     } else {
-        cli_tell_done(c, code, "changed", n, "changed", "job");
+        cli_report_done(c, code, "changed", n, "changed", "job");
     }
     return code == CLI_DONE && n == 0 && !more ? CLI_NOTHING : code;
 }
@@ -40,15 +40,15 @@ static int bulk_run(cli *c, int argc, char **argv, pgw_bulk_verb kind, const usa
     int64_t n = 0, limit = 0;
     const opt opts[] = {
         FILTER_OPTS(&which),
-        {0, "all", NULL, "all of the queue", .flag = &all},
-        {0, "dry-run", NULL, "change nothing, count them", .flag = &o.dry_run},
-        {'n', "limit", "N", "at most N of them, the oldest (0: all)", .big = &limit},
-        {0, "delay", "TIME", "reschedule: not before TIME from now", .ms = &o.delay_ms,
+        {0, "all", NULL, "all jobs of the queue that the verb applies to", .flag = &all},
+        {0, "dry-run", NULL, "change nothing, only count", .flag = &o.dry_run},
+        {'n', "limit", "N", "at most N jobs, the oldest first (0: all)", .big = &limit},
+        {0, "delay", "TIME", "reschedule: ready TIME from now", .ms = &o.delay_ms,
          .max = 10 * CLI_YEAR},
-        {0, "run-at", "WHEN", "reschedule: not before, like 2030-01-31T12:00:00Z",
+        {0, "run-at", "WHEN", "reschedule: ready at WHEN, such as 2030-01-31T12:00:00Z",
          .time_us = &o.run_at_us},
-        {0, "to", "QUEUE", "move: there", .text = &o.to},
-        {'p', "priority", "N", "priority: 0 (first) to 9", .number = &o.priority, .min = 0,
+        {0, "to", "QUEUE", "move: the target queue", .text = &o.to},
+        {'p', "priority", "N", "priority: 0 (first) to 9 (last)", .number = &o.priority, .min = 0,
          .max = 9},
         {.name = NULL}};
     args a;
@@ -62,15 +62,15 @@ static int bulk_run(cli *c, int argc, char **argv, pgw_bulk_verb kind, const usa
     o.verb = kind, o.filter = &which.f, o.limit = cli_limit(limit);
     if ((code = signals_open(c)) != CLI_DONE) return code;
     pgw_status st = pgw_bulk(c->h, &o, &n, &more);
-    return cli_finish(bulk_tell(c, strrchr(c->command, ' ') + 1, st, &o, n, more));
+    return cli_finish(bulk_report(c, strrchr(c->command, ' ') + 1, st, &o, n, more));
 }
 
 #define BULK_USAGE(verb, what)                                                                \
     static const usage use = {                                                                \
         .synopsis = "bulk " verb " QUEUE FILTER|--all [--dry-run] [-n N]",                    \
         .about = what,                                                                        \
-        .more = "It works in slices of 10,000. `pgwork log` shows who did what. Ends with 1 " \
-                "when none fits.",                                                            \
+        .more = "Works in batches of 10,000 jobs. `pgwork log` shows who changed what. Ends " \
+                "with 1 when no job\nmatches.",                                               \
         .min = 1,                                                                             \
         .max = 1,                                                                             \
         .missing = "QUEUE",                                                                   \
@@ -90,28 +90,28 @@ static int bulk_redrive(cli *c, int argc, char **argv)
 
 static int bulk_reschedule(cli *c, int argc, char **argv)
 {
-    BULK_USAGE("reschedule", "Gives delayed jobs another time; without --delay and --run-at they "
-                             "are ready at once.");
+    BULK_USAGE("reschedule",
+               "Moves delayed jobs to another time. Without --delay and --run-at they "
+               "become ready\nat once.");
     return bulk_run(c, argc, argv, PGW_BULK_RESCHEDULE, &use);
 }
 
 static int bulk_purge(cli *c, int argc, char **argv)
 {
-    BULK_USAGE("purge", "Deletes jobs for good: ready, delayed, dead, done or cancelled ones, as "
-                        "-s says.");
+    BULK_USAGE("purge", "Deletes jobs of the state -s: ready, delayed, dead, done or cancelled.");
     return bulk_run(c, argc, argv, PGW_BULK_PURGE, &use);
 }
 
 static int bulk_move(cli *c, int argc, char **argv)
 {
-    BULK_USAGE("move", "Moves ready and delayed jobs and dead letters to the queue --to. They keep "
-                       "their ids.");
+    BULK_USAGE("move", "Moves ready jobs, delayed jobs and dead letters to the queue --to. They "
+                       "keep their ids.");
     return bulk_run(c, argc, argv, PGW_BULK_MOVE, &use);
 }
 
 static int bulk_priority(cli *c, int argc, char **argv)
 {
-    BULK_USAGE("priority", "Gives ready and delayed jobs and dead letters the priority -p.");
+    BULK_USAGE("priority", "Gives ready jobs, delayed jobs and dead letters the priority -p.");
     return bulk_run(c, argc, argv, PGW_BULK_PRIORITY, &use);
 }
 
@@ -126,16 +126,16 @@ int cmd_bulk(cli *c, int argc, char **argv)
                                  {NULL, NULL, NULL}};
     static const usage use = {
         .synopsis = "bulk VERB QUEUE FILTER|--all [--dry-run] [-n N]",
-        .about = "Does something to all jobs of a queue that fit a filter: -s STATE, -k KIND, -t "
-                 "TAG, --key,\n"
-                 "--group, --holder, --error, --older-than, --newer-than. --dry-run only counts "
-                 "them.\n\n"
-                 "  cancel      remove waiting jobs, ask holders of leased ones to stop\n"
+        .about = "Applies one operation to all jobs of a queue that match a filter: -s STATE, -k "
+                 "KIND, -t TAG,\n"
+                 "--key, --group, --holder, --error, --older-than, --newer-than. --dry-run only "
+                 "counts jobs.\n\n"
+                 "  cancel      remove waiting jobs, ask running ones to stop\n"
                  "  redrive     make dead letters ready again\n"
-                 "  reschedule  give delayed jobs another time: --delay, --run-at\n"
-                 "  purge       delete jobs of a state\n"
-                 "  move        to another queue: --to\n"
-                 "  priority    give jobs another priority: -p",
+                 "  reschedule  move delayed jobs to another time: --delay, --run-at\n"
+                 "  purge       delete jobs of one state\n"
+                 "  move        move jobs to another queue: --to\n"
+                 "  priority    change the priority: -p",
         .missing = "cancel, redrive, reschedule, purge, move or priority",
     };
     return opts_dispatch(c, &use, verbs, NULL, argc, argv);
@@ -176,15 +176,15 @@ static int log_each(const pgw_log_info *l, void *arg)
 int cmd_log(cli *c, int argc, char **argv)
 {
     int limit = 100;
-    const opt opts[] = {{'n', "limit", "N", "at most N operations (100)", .number = &limit,
+    const opt opts[] = {{'n', "limit", "N", "list up to N operations (100)", .number = &limit,
                          .min = 1, .max = 100000},
                         {.name = NULL}};
     static const usage use = {
         .synopsis = "log [-n N]",
         .about =
-            "Lists bulk operations of the last 90 days, the newest first: when, who, what, how "
-            "many jobs, which.",
-        .more = "Ends with 1 when there is none.",
+            "Lists bulk operations of the last 90 days, the newest first: time, role, verb, number "
+            "of jobs,\nfilter and change.",
+        .more = "Ends with 1 when there are none.",
     };
     static const char *const headings[] = {"AT", "WHO", "VERB", "JOBS>", "FILTER", "CHANGE"};
     args a;

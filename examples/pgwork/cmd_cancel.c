@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: PostgreSQL
  *
- * pgwork cancel: waiting jobs go, running ones are asked.
+ * pgwork cancel: removes waiting jobs, and asks running ones to stop.
  */
 #include <stdlib.h>
 
 #include "opts.h"
 #include "out.h"
 
-static int cancel_tell(const cli *c, int64_t id, pgw_status outcome)
+static int cancel_report(const cli *c, int64_t id, pgw_status outcome)
 {
     const char *word = outcome == PGW_OK               ? "cancelled"
                        : outcome == PGW_OUTCOME_CANCEL ? "requested"
@@ -50,12 +50,12 @@ int cmd_cancel(cli *c, int argc, char **argv)
     code = cli_open(c, false);
     if (code == CLI_DONE) {
         pgw_status st = pgw_cancel(c->h, a.at[0], refs, n);
-        /* only the server has a SQLSTATE to tell: jobs that are not there are no error of its */
+        /* without a SQLSTATE the server reported no error: some jobs do not exist */
         if (st < 0 && (st != PGW_ENOTFOUND || *pgw_error_sqlstate(c->h))) {
             code = cli_fail_at(c->h);
         } else {
             for (size_t i = 0; i < n; i++) {
-                int one = cancel_tell(c, ids[i], refs[i].outcome);
+                int one = cancel_report(c, ids[i], refs[i].outcome);
                 if (one != CLI_DONE) code = one;
             }
         }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: PostgreSQL
  *
- * pgwork claim: takes jobs for a script, which finishes them by id and token.
+ * pgwork claim: claims jobs for a script, which finishes them by id and token.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,8 +10,8 @@
 #include "out.h"
 #include "signals.h"
 
-/* A kind may hold anything; a column may hold no tab, nor be empty: shells take tabs in a row for
- * one. JSON text never holds a tab. */
+/* Prints a line of columns. A column must not contain a tab, or be empty, because shells read
+ * several tabs as one. So kinds are escaped. JSON text never contains a tab. */
 static void claim_print(const pgw_job *job)
 {
     char token[PGW_TOKEN_TEXT_SIZE];
@@ -27,11 +27,12 @@ static void claim_print(const pgw_job *job)
     free(kind);
 }
 
-/* Who did not see these jobs will not finish them; some may be finished: these are refused. */
+/* Requeues jobs whose lines could not be written. Some may be finished already: these are refused.
+ */
 static int claim_give_back(cli *c, const pgw_batch *b, int code)
 {
     size_t n = pgw_batch_count(b), refused = 0;
-    pgw_set_stop(c->h, NULL); /* also when we are told to hurry */
+    pgw_set_stop(c->h, NULL); /* even after a second signal */
     for (size_t i = 0; i < n; i++) {
         const pgw_job *job = pgw_batch_job(b, i);
         pgw_ref ref = pgw_job_ref(job);

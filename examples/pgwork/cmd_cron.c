@@ -15,7 +15,7 @@
 
 static const opt cron_no_options[] = {{.name = NULL}};
 
-/* To the second, as ticks are. */
+/* Without fractions, because ticks are due at whole seconds. */
 static const char *cron_time(char text[TEXT_TIME], int64_t us)
 {
     if (us == 0) return NULL;
@@ -24,7 +24,7 @@ static const char *cron_time(char text[TEXT_TIME], int64_t us)
     return text;
 }
 
-/* -- what there is ---------------------------------------------------------------------------- */
+/* -- list ------------------------------------------------------------------------------------- */
 
 typedef struct listing {
     bool json;
@@ -105,7 +105,7 @@ static int cron_list(cli *c, int argc, char **argv)
     return cli_listed(c, st, "there are no schedules yet");
 }
 
-/* -- making ----------------------------------------------------------------------------------- */
+/* -- add -------------------------------------------------------------------------------------- */
 
 static int cron_add(cli *c, int argc, char **argv)
 {
@@ -128,7 +128,7 @@ static int cron_add(cli *c, int argc, char **argv)
     return cli_finish(CLI_DONE);
 }
 
-/* -- switches --------------------------------------------------------------------------------- */
+/* -- remove, pause, resume, rename, run ------------------------------------------------------- */
 
 static int cron_switch(cli *c, int argc, char **argv, const usage *use,
                        pgw_status (*apply)(pgw *, const char *))
@@ -324,11 +324,11 @@ static int cron_nothing(const pgw_cron_info *i, void *arg)
     return 0;
 }
 
-/* When no tick could be taken: says so if there is no such schedule. Only operators may look. */
-static void cron_look_for(cli *c, const char *name)
+/* If no tick is due: prints a message if the schedule does not exist. Only operators may list. */
+static void cron_check_schedule(cli *c, const char *name)
 {
     if (c->quiet) return;
-    c->quiet = true; /* of who may not look nobody hears */
+    c->quiet = true; /* no message if the role may not list schedules */
     pgw_status st = pgw_crons_each(c->h, name, cron_nothing, NULL);
     c->quiet = false;
     if (st == PGW_OUTCOME_EMPTY)
@@ -362,13 +362,13 @@ static int cron_claim(cli *c, int argc, char **argv)
     o.schedules = (const char *const *)a.at, o.schedules_count = (size_t)a.count;
     pgw_status st = pgw_cron_claim_due(c->h, &o, &tick, NULL);
     if (st == PGW_OUTCOME_EMPTY) {
-        for (int i = 0; i < a.count; i++) cron_look_for(c, a.at[i]);
+        for (int i = 0; i < a.count; i++) cron_check_schedule(c, a.at[i]);
         return CLI_NOTHING;
     }
     if (st < 0) return signals_failed(c, st);
     cron_print_tick(c, tick);
     code = cli_finish(CLI_DONE);
-    pgw_set_stop(c->h, NULL); /* if nobody saw it, nobody will finish it */
+    pgw_set_stop(c->h, NULL); /* a tick that was not printed must be released */
     if (code != CLI_DONE && pgw_cron_release(c->h, pgw_tick_token(tick)) < 0)
         code = cli_fail_at(c->h);
     pgw_tick_free(tick);

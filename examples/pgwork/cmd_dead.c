@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: PostgreSQL
  *
- * pgwork dead: the dead letters.
+ * pgwork dead: lists, redrives and purges dead letters.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -36,7 +36,7 @@ static int dead_each(const pgw_job *job, void *arg)
     text_ratio(attempts, sizeof attempts, pgw_job_attempt(job), pgw_job_max_attempts(job));
     table_text(&l->rows, attempts);
     table_age(&l->rows, (l->now_us - pgw_job_finished_us(job)) / 1000);
-    if (pgw_job_error(job)) { /* its last line says most */
+    if (pgw_job_error(job)) { /* the last line is usually the most specific */
         const char *e = pgw_job_error(job);
         size_t n = strlen(e);
         while (n > 0 && e[n - 1] == '\n') n--;
@@ -127,10 +127,10 @@ static int dead_list(cli *c, int argc, char **argv)
     return cli_listed(c, st, NULL);
 }
 
-static int dead_tell(const cli *c, pgw_status st, const char *name, int64_t n)
+static int dead_report(const cli *c, pgw_status st, const char *name, int64_t n)
 {
     int code = st < 0 ? signals_failed(c, st) : CLI_DONE;
-    cli_tell_done(c, code, name, n, name, "dead letter");
+    cli_report_done(c, code, name, n, name, "dead letter");
     if (st >= 0 && n == 0) code = CLI_NOTHING;
     return code;
 }
@@ -157,7 +157,7 @@ static int dead_redrive(cli *c, int argc, char **argv)
     pgw_status st = pgw_redrive(
         c->h, a.at[0],
         &(pgw_redrive_opts){sizeof(pgw_redrive_opts), NULL, 0, kind, cli_limit(limit)}, &moved);
-    return cli_finish(dead_tell(c, st, "moved", moved));
+    return cli_finish(dead_report(c, st, "moved", moved));
 }
 
 static int dead_purge(cli *c, int argc, char **argv)
@@ -187,7 +187,7 @@ static int dead_purge(cli *c, int argc, char **argv)
                       "ID, -k or --older-than, or --all without these");
     if (code != CLI_DONE) return code;
     if ((code = cli_ids(&ids, a.at + 1, n)) != CLI_DONE) return code;
-    n = cli_ids_once(ids, n); /* or a second one were no dead letter any more */
+    n = cli_ids_once(ids, n); /* a repeated id would not be a dead letter any more */
     code = signals_open(c);
     if (code == CLI_DONE) {
         pgw_status st =
@@ -195,7 +195,7 @@ static int dead_purge(cli *c, int argc, char **argv)
                            &(pgw_dead_purge_opts){sizeof(pgw_dead_purge_opts), n ? ids : NULL, n,
                                                   kind, older_ms < 0 ? 0 : older_ms},
                            &deleted);
-        code = dead_tell(c, st, "deleted", deleted);
+        code = dead_report(c, st, "deleted", deleted);
         if (st >= 0 && deleted < (int64_t)n) {
             code =
                 cli_ids_not(kind || older_ms >= 0 ? "matching dead letter" : "dead letter", a.at[0],

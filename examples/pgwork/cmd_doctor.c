@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: PostgreSQL
  *
- * pgwork doctor: what is well, what is odd, what is bad.
+ * pgwork doctor: examines server and schema, and grades each finding.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,12 +11,12 @@
 #include "term.h"
 
 typedef struct visit {
-    const char *schema; /* NULL: the commands of an advice need not name it */
+    const char *schema; /* NULL: commands in an advice do not have to name it */
     bool json, quiet;
     int bad;
 } visit;
 
-/* The commands in @p advice as they have to be typed. The caller's. */
+/* The advice with complete commands, including --schema. The caller frees it. */
 static char *doctor_advice(const visit *v, const char *advice)
 {
     static const char command[] = "`pgwork ";

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: PostgreSQL
  *
- * pgwork enqueue: jobs from arguments, a file or stdin. Lines go in by a load, which is one COPY
- * for the owner of the tables and statements for others; jobs with unique keys or an operation id
- * go in by statements, which can tell what became of each.
+ * pgwork enqueue: jobs from arguments, a file or stdin. Lines are loaded: by one COPY for the owner
+ * of the tables, by statements for others. Jobs with unique keys or an operation id are always
+ * enqueued by statements, which return the outcome of each.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -21,26 +21,26 @@
 #include "term.h"
 
 #define ENQUEUE_LOT        10000        /* jobs in one statement */
-#define ENQUEUE_LOT_BYTES  (8 << 20)    /* and about how much of them */
-#define ENQUEUE_RECORD_MAX (256u << 20) /* bytes of one line: what a queue can be set to take */
+#define ENQUEUE_LOT_BYTES  (8 << 20)    /* and about how many bytes */
+#define ENQUEUE_RECORD_MAX (256u << 20) /* bytes of one line: the largest max_bytes */
 
 typedef struct enqueue {
     cli *c;
     const char *queue, *op;
-    job_form form; /* how a record becomes a job */
+    job_form form; /* how to make a job from a record */
     const char *file, *body;
     bool from_arguments, by_statement, empty;
     char end; /* of a record: newline or NUL */
-    /* under way */
+    /* state */
     pgw_load *load;
-    job_text *lot;    /* by statement: what has been collected */
-    int64_t *numbers; /* of the last records that became jobs, the n-th at n % ENQUEUE_LOT */
+    job_text *lot;    /* jobs collected for the next statement */
+    int64_t *numbers; /* of the records of the last jobs, the n-th at n % ENQUEUE_LOT */
     size_t lot_count, lot_bytes;
     int64_t added, exists, replaced, repeated;
     progress bar;
 } enqueue;
 
-/* Bytes that have been read and not looked at. */
+/* Bytes that have been read and not parsed. */
 typedef struct source {
     int fd;
     bool ended;
@@ -48,9 +48,9 @@ typedef struct source {
     char bytes[65536];
 } source;
 
-/* -- what the server says --------------------------------------------------------------------- */
+/* -- results and errors ----------------------------------------------------------------------- */
 
-static void enqueue_tell(enqueue *e, int64_t id, pgw_status outcome)
+static void enqueue_report(enqueue *e, int64_t id, pgw_status outcome)
 {
     const char *word = outcome == PGW_OUTCOME_EXISTS     ? "exists"
                        : outcome == PGW_OUTCOME_REPLACED ? "replaced"
@@ -71,7 +71,7 @@ static void enqueue_tell(enqueue *e, int64_t id, pgw_status outcome)
     }
 }
 
-/* The word for record @p number of the input in messages. */
+/* The name of record @p number in messages. */
 static const char *enqueue_name(const enqueue *e, int64_t number, char buffer[40])
 {
     const char *what = e->from_arguments || e->empty ? "job" : e->end ? "line" : "record";
@@ -79,7 +79,7 @@ static const char *enqueue_name(const enqueue *e, int64_t number, char buffer[40
     return buffer;
 }
 
-/* Tells which record it is about, where it is about one. */
+/* Prints the error, with the record that it is about, if it is about one. */
 static int enqueue_refused(const enqueue *e)
 {
     size_t i = pgw_error_index(e->c->h);
@@ -88,7 +88,7 @@ static int enqueue_refused(const enqueue *e)
     return cli_fail_of(e->c->h, enqueue_name(e, e->numbers[i % ENQUEUE_LOT], name));
 }
 
-/* Sends what has been collected, all or none of it. */
+/* Enqueues the collected jobs, all or none. */
 static int enqueue_send_lot(enqueue *e)
 {
     size_t n = e->lot_count;
@@ -101,7 +101,7 @@ static int enqueue_send_lot(enqueue *e)
     int code = st < 0 ? enqueue_refused(e) : CLI_DONE;
     for (size_t i = 0; i < n; i++) {
         const pgw_enqueued *r = &results[i];
-        if (st >= 0) enqueue_tell(e, r->id, st == PGW_OUTCOME_REPEATED ? st : r->outcome);
+        if (st >= 0) enqueue_report(e, r->id, st == PGW_OUTCOME_REPEATED ? st : r->outcome);
         job_free(&e->lot[i]);
     }
     e->lot_count = e->lot_bytes = 0;
@@ -112,7 +112,7 @@ static int enqueue_send_lot(enqueue *e)
 
 /* -- records -------------------------------------------------------------------------------- */
 
-/* Takes one record; the bytes are the caller's again afterwards. */
+/* Adds one record. It copies the bytes. */
 static int enqueue_record(enqueue *e, const char *bytes, size_t size, int64_t number)
 {
     job_text one;
@@ -146,7 +146,8 @@ static int enqueue_record(enqueue *e, const char *bytes, size_t size, int64_t nu
     return CLI_DONE;
 }
 
-/* More of the input. 1: there is some; 0: none, or a signal asks to stop; -1: errno tells. */
+/* Reads more input. 1: there is some; 0: the end, or a signal asks to stop; -1: an error (errno).
+ */
 static int enqueue_fill(const enqueue *e, source *in)
 {
     struct pollfd fds[] = {{.fd = in->fd, .events = POLLIN},
@@ -162,8 +163,8 @@ static int enqueue_fill(const enqueue *e, source *in)
     return n < 0 ? -1 : n > 0;
 }
 
-/* One record without its end, in *line. 1: there is one; 0: no more, or a signal asks to stop; -1:
- * errno tells. */
+/* Finds the next record, without its terminator, in *line. 1: there is one; 0: the end, or a signal
+ * asks to stop; -1: an error (errno). */
 static int enqueue_read(const enqueue *e, source *in, buf *line)
 {
     int more = 1;
@@ -196,7 +197,7 @@ static int enqueue_stream(enqueue *e, source *in, const char *name)
            (more = enqueue_read(e, in, &line)) > 0) {
         number++;
         bytes += (int64_t)line.size + 1;
-        if (line.size == 0) continue; /* an empty line is no job */
+        if (line.size == 0) continue; /* skip an empty line */
         code = enqueue_record(e, line.at, line.size, number);
         progress_at(&e->bar, bytes, number);
     }
@@ -223,9 +224,9 @@ static int enqueue_file(enqueue *e)
     return code;
 }
 
-/* -- all of it ------------------------------------------------------------------------------ */
+/* -- the command ---------------------------------------------------------------------------- */
 
-/* The body of one job, all of FILE. */
+/* Reads the body of one job from FILE. */
 static int enqueue_read_body(enqueue *e)
 {
     buf b = {0};
@@ -243,7 +244,7 @@ static int enqueue_read_body(enqueue *e)
         buf_free(&b);
         return cli_fail(CLI_USAGE, NULL, "cannot read %s: %s", e->body, strerror(failed));
     }
-    e->form.model.body = b.at; /* until the program ends */
+    e->form.model.body = b.at; /* freed when the program ends */
     e->form.model.body_size = b.size;
     return CLI_DONE;
 }
@@ -300,7 +301,7 @@ static int enqueue_run(enqueue *e, const args *a)
         enqueue_summary(e, added);
         if (added + e->exists + e->replaced + e->repeated == 0) code = CLI_NOTHING;
     } else if (added) {
-        /* also with -q: who sends all of it again has them twice */
+        /* even with -q: sending all of the input again would add these twice */
         cli_fail(code, NULL, "%" PRId64 " jobs before it were enqueued%s", added,
                  code == CLI_UNKNOWN ? ", those of the next batch: unknown" : "");
     } else if (code != CLI_UNKNOWN && pgw_error_status(c->h) != PGW_EPROTO) {
@@ -309,7 +310,7 @@ static int enqueue_run(enqueue *e, const args *a)
     return cli_finish(code);
 }
 
-/* The place of a word among these; n: none. */
+/* The index of a word, or n. */
 static int enqueue_word(const char *const *words, int n, const char *word, size_t size)
 {
     int i = 0;
@@ -317,7 +318,7 @@ static int enqueue_word(const char *const *words, int n, const char *word, size_
     return i;
 }
 
-/* Words with commas between, as flags. */
+/* Reads a list of words, separated by commas, as flags. */
 static int enqueue_replaced(const char *command, const char *text, int *flags)
 {
     static const char *const words[] = {"payload", "kind", "priority", "time"};
@@ -326,7 +327,7 @@ static int enqueue_replaced(const char *command, const char *text, int *flags)
         int i = enqueue_word(words, 4, at, size);
         if (i == 4) {
             return cli_fail(CLI_USAGE, "--key-replace payload,time",
-                            "%s: --key-replace is \"%s\": allowed is a list of payload, kind, "
+                            "%s: --key-replace is \"%s\": expected a list of payload, kind, "
                             "priority and time",
                             command, text);
         }
@@ -346,12 +347,12 @@ static int enqueue_key(enqueue *e, const char *scope, const char *policy, const 
     int p = enqueue_word(policies, 4, policy, strlen(policy));
     if (s == 3) {
         return cli_fail(CLI_USAGE, NULL,
-                        "%s: --key-scope is \"%s\": allowed is unfinished, ready or period",
-                        command, scope);
+                        "%s: --key-scope is \"%s\": expected unfinished, ready or period", command,
+                        scope);
     }
     if (p == 4) {
         return cli_fail(CLI_USAGE, NULL,
-                        "%s: --key-policy is \"%s\": allowed is skip, replace, delay or error",
+                        "%s: --key-policy is \"%s\": expected skip, replace, delay or error",
                         command, policy);
     }
     job->key_scope = (pgw_key_scope)s;
@@ -369,7 +370,7 @@ static int enqueue_key(enqueue *e, const char *scope, const char *policy, const 
     }
     if (delay && period) {
         return cli_fail(CLI_USAGE, NULL,
-                        "%s: --key-scope is \"period\": allowed is ready with --key-policy delay",
+                        "%s: --key-scope is \"period\": expected ready with --key-policy delay",
                         command);
     }
     if (replaced && !delay && job->key_policy != PGW_KEY_POLICY_REPLACE) {

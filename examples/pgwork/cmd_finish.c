@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: PostgreSQL
  *
- * pgwork complete, fail, extend, release, snooze: the ends of a claim, for scripts. All take the
- * same words, ID TOKEN [ID TOKEN...], or lines that begin so (as claim prints them) on stdin.
+ * pgwork complete, fail, extend, release, snooze: finish claimed jobs, for scripts. All take
+ * ID TOKEN [ID TOKEN...], or lines on stdin that begin with these, as claim prints them.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -35,7 +35,7 @@ static int refs_add(refs *r, const char *id, const char *token)
     return CLI_DONE;
 }
 
-/* Lines of stdin: the first two columns count, so what claim printed fits. */
+/* Reads the first two columns of each line of stdin, so that the output of claim is valid. */
 static int refs_read(refs *r)
 {
     char *line = NULL;
@@ -72,7 +72,7 @@ static int refs_collect(const cli *c, refs *r, const args *a)
     return CLI_DONE;
 }
 
-/* What the verbs differ in. */
+/* The differences of the verbs. */
 typedef struct finish {
     pgw_status (*call)(cli *c, const struct finish *f, const char *queue, pgw_ref *refs, size_t n);
     const char *output; /* complete */
@@ -80,7 +80,7 @@ typedef struct finish {
     int64_t ms; /* snooze, extend */
 } finish;
 
-static void finish_tell(const cli *c, int64_t id, pgw_status outcome)
+static void finish_report(const cli *c, int64_t id, pgw_status outcome)
 {
     const char *word = outcome == PGW_OK               ? "ok"
                        : outcome == PGW_OUTCOME_CANCEL ? "cancel"
@@ -105,7 +105,7 @@ static void finish_tell(const cli *c, int64_t id, pgw_status outcome)
     }
 }
 
-/* One lot; what the server does not say has not been accepted. */
+/* Finishes one batch. A job that the answer does not name was not accepted. */
 static int finish_lot(cli *c, const finish *f, const char *queue, pgw_ref *at, size_t n,
                       bool *refused)
 {
@@ -116,7 +116,7 @@ static int finish_lot(cli *c, const finish *f, const char *queue, pgw_ref *at, s
     } else {
         for (size_t i = 0; i < n; i++) {
             pgw_status outcome = at[i].outcome;
-            finish_tell(c, at[i].id, outcome);
+            finish_report(c, at[i].id, outcome);
             if (outcome < 0) code = CLI_NOTHING;
             if (outcome < 0 && outcome != PGW_ELOCKED) *refused = true;
             if (outcome == PGW_OUTCOME_CANCEL && code == CLI_DONE) code = CLI_CANCEL;
@@ -125,7 +125,7 @@ static int finish_lot(cli *c, const finish *f, const char *queue, pgw_ref *at, s
     return code;
 }
 
-/* Which of two codes is told: an error, which also ends it, before a refusal before a cancel. */
+/* The more important of two codes: an error (which also ends the command), a refusal, a cancel. */
 enum { FINISH_ERROR = 3 };
 
 static int finish_rank(int code)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: PostgreSQL
  *
- * pgwork groups: groups of jobs, their limits, and what stops them.
+ * pgwork groups: groups of jobs, their limits, holds and blocks.
  */
 #include <string.h>
 
@@ -8,7 +8,8 @@
 #include "out.h"
 #include "signals.h"
 
-static const char *const groups_retries[] = {"hold", "pass", "block"}; /* by pgw_group_retry */
+/* In the order of pgw_group_retry. */
+static const char *const groups_retries[] = {"hold", "pass", "block"};
 
 /* ---- list ---- */
 
@@ -68,11 +69,9 @@ static int groups_list(cli *c, int argc, char **argv)
                         {.name = NULL}};
     static const usage use = {
         .synopsis = "groups list QUEUE [GROUP] [--at-most N]",
-        .about = "Lists the groups of a queue that have jobs or settings. STATE is open, full (as "
-                 "many jobs\nare admitted as the limit allows), held, or blocked by the job in "
-                 "BLOCKED-BY.",
-        .more = "GATED, ADMITTED and LEASED are counted up to 1000. Ends with 1 when there are "
-                "none.",
+        .about = "Lists the groups of a queue that have jobs or settings. STATE is open, full "
+                 "(the limit is\nreached), held, or blocked by the job in BLOCKED-BY.",
+        .more = "GATED, ADMITTED and LEASED count up to 1000. Ends with 1 when there are none.",
         .min = 1,
         .max = 2,
         .missing = "QUEUE",
@@ -100,17 +99,18 @@ static int groups_set(cli *c, int argc, char **argv)
 {
     pgw_group_opts g = PGW_GROUP_OPTS_INIT;
     const char *retry = NULL;
-    const opt opts[] = {
-        {0, "limit", "N", "admitted jobs at most", .number = &g.limit, .min = 1, .max = 10000},
-        {0, "retry", "hold|pass|block",
-         "a job that waits for a retry keeps its place (hold), lets "
-         "others pass, or holds and stops the group when it dies",
-         .text = &retry},
-        {.name = NULL}};
+    const opt opts[] = {{0, "limit", "N", "at most N admitted jobs, 1 to 10000", .number = &g.limit,
+                         .min = 1, .max = 10000},
+                        {0, "retry", "hold|pass|block", "retry policy, see below", .text = &retry},
+                        {.name = NULL}};
     static const usage use = {
         .synopsis = "groups set QUEUE [GROUP] [--limit N] [--retry hold|pass|block]",
-        .about = "Sets the limit and the retry policy of a group, or without GROUP of all groups "
-                 "of the queue\nthat have none of their own. A new queue has limit 1 and hold.",
+        .about = "Sets the limit and the retry policy of a group. Without GROUP it sets those of "
+                 "all groups of\nthe queue that have none of their own. A new queue has limit 1 "
+                 "and policy hold.",
+        .more = "  hold    a job that waits for a retry keeps its place\n"
+                "  pass    it gives up its place, and other jobs of the group run first\n"
+                "  block   as hold; a dead letter stops the group until it is redriven or purged",
         .min = 1,
         .max = 2,
         .missing = "QUEUE",
@@ -121,7 +121,7 @@ static int groups_set(cli *c, int argc, char **argv)
     for (int i = 0; retry != NULL && i < 3; i++)
         if (strcmp(retry, groups_retries[i]) == 0) g.retry = (pgw_group_retry)i;
     if (retry != NULL && g.retry == PGW_GROUP_RETRY_DEFAULT)
-        return cli_fail(CLI_USAGE, NULL, "%s: --retry is \"%s\": allowed is hold, pass or block",
+        return cli_fail(CLI_USAGE, NULL, "%s: --retry is \"%s\": expected hold, pass or block",
                         c->command, retry);
     if ((code = cli_open(c, false)) != CLI_DONE) return code;
     return pgw_group_set(c->h, a.at[0], a.count > 1 ? a.at[1] : NULL, &g) < 0 ? cli_fail_at(c->h)
@@ -134,7 +134,7 @@ static int groups_reset(cli *c, int argc, char **argv)
 {
     static const usage use = {
         .synopsis = "groups reset QUEUE GROUP",
-        .about = "Removes the settings and the hold of a group: it has those of its queue again.",
+        .about = "Removes the settings and the hold of a group. Those of its queue apply again.",
         .min = 2,
         .max = 2,
         .missing = "QUEUE and GROUP",
@@ -146,17 +146,17 @@ static int groups_reset(cli *c, int argc, char **argv)
     return pgw_group_reset(c->h, a.at[0], a.at[1]) < 0 ? cli_fail_at(c->h) : CLI_DONE;
 }
 
-/* ---- what stops a group ---- */
+/* ---- holds and blocks ---- */
 
 static int groups_hold(cli *c, int argc, char **argv)
 {
     int64_t for_ms = PGW_UNLIMITED;
-    const opt opts[] = {{0, "for", "TIME", "so long; without it until unblock", .ms = &for_ms,
+    const opt opts[] = {{0, "for", "TIME", "end the hold after TIME (until unblock)", .ms = &for_ms,
                          .min = 0, .max = 10 * CLI_YEAR},
                         {.name = NULL}};
     static const usage use = {
         .synopsis = "groups hold QUEUE GROUP [--for TIME]",
-        .about = "No job of the group is admitted for a time. Admitted jobs go on.",
+        .about = "Admits no job of the group for a time. Admitted jobs go on.",
         .min = 2,
         .max = 2,
         .missing = "QUEUE and GROUP",
@@ -172,8 +172,8 @@ static int groups_unblock(cli *c, int argc, char **argv)
 {
     static const usage use = {
         .synopsis = "groups unblock QUEUE GROUP",
-        .about = "Ends what stops a group: a hold, a job that waits for a retry, a dead letter. "
-                 "The job stays\nwhere it is and gives up its place.",
+        .about = "Ends a hold of a group. A retry or a dead letter that stops the group gives up "
+                 "its place.\nPrints the number of these jobs.",
         .min = 2,
         .max = 2,
         .missing = "QUEUE and GROUP",
@@ -184,15 +184,15 @@ static int groups_unblock(cli *c, int argc, char **argv)
     if (code != OPTS_GO) return code;
     if ((code = cli_open(c, false)) != CLI_DONE) return code;
     if (pgw_group_unblock(c->h, a.at[0], a.at[1], &freed) < 0) return cli_fail_at(c->h);
-    return cli_finish(cli_tell_done(c, CLI_DONE, "freed", freed, "freed", "place"));
+    return cli_finish(cli_report_done(c, CLI_DONE, "freed", freed, "freed", "place"));
 }
 
 static int groups_purge(cli *c, int argc, char **argv)
 {
     static const usage use = {
         .synopsis = "groups purge QUEUE GROUP",
-        .about = "Deletes the jobs of a group that wait to be admitted. It goes in pieces: when it "
-                 "fails, or\nis interrupted, what is gone stays gone.",
+        .about = "Deletes the gated jobs of a group, which wait to be admitted. Works in batches: "
+                 "if it fails\nor is interrupted, deleted jobs stay deleted.",
         .min = 2,
         .max = 2,
         .missing = "QUEUE and GROUP",
@@ -204,7 +204,7 @@ static int groups_purge(cli *c, int argc, char **argv)
     if ((code = signals_open(c)) != CLI_DONE) return code;
     pgw_status st = pgw_group_purge(c->h, a.at[0], a.at[1], &deleted);
     code = st < 0 ? signals_failed(c, st) : CLI_DONE;
-    return cli_finish(cli_tell_done(c, code, "deleted", deleted, "deleted", "job"));
+    return cli_finish(cli_report_done(c, code, "deleted", deleted, "deleted", "job"));
 }
 
 int cmd_groups(cli *c, int argc, char **argv)
@@ -218,12 +218,12 @@ int cmd_groups(cli *c, int argc, char **argv)
                     "groups set QUEUE [GROUP] [--limit N] [--retry hold|pass|block]\n"
                     "groups reset|unblock|purge QUEUE GROUP\ngroups hold QUEUE GROUP [--for TIME]",
         .about = "Manages groups of jobs. A job gets its group from `pgwork enqueue --group`.\n\n"
-                 "  list      show groups, how many jobs wait, and what stops a group\n"
-                 "  set       set how many jobs of a group run at a time, and how a retry waits\n"
+                 "  list      list groups, with their counts and the jobs that block them\n"
+                 "  set       set the limit and the retry policy\n"
                  "  reset     remove the settings of a group\n"
-                 "  hold      start no job of a group for a time\n"
-                 "  unblock   end what stops a group\n"
-                 "  purge     delete the jobs of a group that wait",
+                 "  hold      admit no job of a group for a time\n"
+                 "  unblock   end a hold or a block\n"
+                 "  purge     delete the gated jobs of a group",
         .more = "Options of a verb: `pgwork groups set --help`.",
         .missing = "list, set, reset, hold, unblock or purge",
     };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: PostgreSQL
  *
- * pgwork lock, pgwork locks: flock(1) over the network, and who holds what.
+ * pgwork lock: as flock(1), but over the network. pgwork locks: lists holders and waiters.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +19,7 @@ static bool lock_holds(void *arg)
 
 /* -- a command that would wait for itself --------------------------------------------------- */
 
-/* Numbers of the locks that are held for us, by commands that run this one. */
+/* The fencing numbers of locks that outer commands hold. */
 #define LOCK_HELD "PGWORK_FENCES"
 
 static bool lock_is_listed(const char *fences, int64_t fence)
@@ -32,7 +32,7 @@ static bool lock_is_listed(const char *fences, int64_t fence)
     return false;
 }
 
-/* Does a command that runs this one hold the lock? We would wait for its end, and it for ours. */
+/* Does an outer command hold the lock? Then this command would wait for itself. */
 static int lock_check_ours(cli *c, const char *name, bool shared)
 {
     const char *fences = getenv(LOCK_HELD);
@@ -163,7 +163,7 @@ int cmd_lock(cli *c, int argc, char **argv)
     o.mode = shared ? PGW_LOCK_SHARED : PGW_LOCK_EXCLUSIVE;
     o.timeout_ms = wait_ms;
     pgw_status st = pgw_lock_acquire(c->h, a.at[0], &o, &lock);
-    pgw_set_stop(c->h, NULL); /* from here on it is for the command */
+    pgw_set_stop(c->h, NULL); /* from here on signals are for the command */
     return st == PGW_OK ? lock_run(c, &a, lock, grace_ms) : guard_refused(c, st, held);
 }
 

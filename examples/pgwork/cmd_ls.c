@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: PostgreSQL
  *
- * pgwork ls: jobs in columns. Payloads are for `show`.
+ * pgwork ls: jobs in columns, without payloads.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -20,7 +20,7 @@ typedef struct listing {
     table rows;
 } listing;
 
-/* What the operator asks next about a job in this state. */
+/* The column WHEN, which depends on the state. */
 static void ls_when(listing *l, const pgw_job *job)
 {
     pgw_state state = pgw_job_state(job);
@@ -65,7 +65,7 @@ static int ls_each(const pgw_job *job, void *arg)
     return 0;
 }
 
-/* What is in no index is searched for, 100,000 jobs at a time. */
+/* Filters without an index search 100,000 jobs at a time. */
 static pgw_status ls_find(cli *c, const filter *which, int limit, int64_t after, listing *l)
 {
     const pgw_filter *f = &which->f;
@@ -79,7 +79,7 @@ static pgw_status ls_find(cli *c, const filter *which, int limit, int64_t after,
     o.filter = f, o.after_id = after, o.limit = limit;
     pgw_status st = pgw_search(c->h, &o, ls_each, l, &after);
     if (st >= 0 && after && l->count < limit) {
-        cli_say(c, "there is more to search: go on with --after %" PRId64, after);
+        cli_say(c, "there are more jobs to search: continue with --after %" PRId64, after);
     }
     return st;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: PostgreSQL
  *
- * pgwork metrics: what monitoring watches, in Prometheus' text format.
+ * pgwork metrics: metrics in the text format of Prometheus.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -13,10 +13,10 @@
 #include "opts.h"
 #include "out.h"
 
-#define METRICS_OVERDUE 1000 /* rows of a lane that are looked at for expired leases */
+#define METRICS_OVERDUE 1000 /* rows of a lane that are checked for expired leases */
 
-/* The format wants all samples of a metric in one place, but they come queue by queue: so each
- * metric gathers its own, and they are put together at the end. */
+/* The format needs all samples of a metric together, but they come queue by queue. So each metric
+ * collects its samples, and the text is joined at the end. */
 enum metric {
     UP,
     JOBS,
@@ -122,7 +122,7 @@ static void metrics_quote(buf *t, const char *value)
     free(visible);
 }
 
-/* A value of thousandths: Prometheus counts in seconds. @p ending: of a histogram's series. */
+/* Adds milliseconds as seconds. @p ending: the suffix of a histogram's series. */
 static void metrics_series(metrics *m, enum metric which, const char *ending, label a, label b,
                            int64_t thousandths)
 {
@@ -146,13 +146,13 @@ static void metrics_series(metrics *m, enum metric which, const char *ending, la
     buf_puts(t, "\n");
 }
 
-/* Either label may be none. */
+/* Either label may be NULL. */
 static void metrics_add(metrics *m, enum metric which, label a, label b, int64_t thousandths)
 {
     metrics_series(m, which, "", a, b, thousandths);
 }
 
-/* @p jobs: up to 1, 2, 4, ... ms; the format wants each bucket to hold those before, too. */
+/* @p jobs: counts up to 1, 2, 4, ... ms. In the format, each bucket includes the smaller ones. */
 static void metrics_histogram(metrics *m, enum metric which, label queue, const int64_t *jobs,
                               int64_t sum_us)
 {
@@ -230,7 +230,7 @@ static int metrics_counts(const pgw_queue_counts *c, void *arg)
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
         metrics_add(arg, counts[i].which, queue, none, counts[i].n * 1000);
     }
-    if (c->claimed == 0) return 0; /* fifty series less of a queue without workers */
+    if (c->claimed == 0) return 0; /* saves fifty series for a queue without workers */
     metrics_histogram(arg, WAIT, queue, c->wait, c->wait_us);
     metrics_histogram(arg, RUN, queue, c->run, c->run_us);
     return 0;
@@ -307,8 +307,8 @@ static buf metrics_text(const metrics *m)
     return t;
 }
 
-/* Whoever reads the file while it is made anew sees the old one, or the new one. The name of what
- * it is made under ends with none that a collector looks for. */
+/* Writes a temporary file and renames it, so that readers see a complete file. Collectors ignore
+ * the suffix of the temporary name. */
 static int metrics_replace(const char *file, const buf *t)
 {
     static const char ending[] = ".XXXXXX";
@@ -360,7 +360,8 @@ int cmd_metrics(cli *c, int argc, char **argv)
     metrics m = {0};
     code = cli_open(c, true);
     if (code == CLI_DONE) code = metrics_ask(c, &m, at_most, !no_doctor);
-    if (code != CLI_DONE) metrics_clear(&m); /* half of it would look like queues that are gone */
+    if (code != CLI_DONE)
+        metrics_clear(&m); /* incomplete metrics would look as if queues were gone */
     metrics_add(&m, UP, none, none, code == CLI_DONE ? 1000 : 0);
     buf text = metrics_text(&m);
     metrics_clear(&m);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: PostgreSQL
  *
- * pgwork migrate: brings the schema up to date, or says what that would mean.
+ * pgwork migrate: brings the schema up to date, or lists what would run.
  */
 #include <stdio.h>
 #include <string.h>
@@ -38,8 +38,8 @@ static int migrate_each(const pgw_migration *m, void *arg)
     return 0;
 }
 
-/* Lists what there is, or with @p sql prints what is pending. */
-static int migrate_look(cli *c, bool sql)
+/* Lists all migrations, or with @p sql prints the pending ones. */
+static int migrate_list(cli *c, bool sql)
 {
     static const char *const headings[] = {"NUMBER>", "NAME", "STATE"};
     look l = {.json = c->json, .sql = sql};
@@ -75,7 +75,7 @@ static int migrate_up(cli *c, int argc, char **argv)
     args a;
     int code = opts_parse(c, &a, &use, opts, argc, argv);
     if (code != OPTS_GO) return code;
-    if (dry_run) return migrate_look(c, true);
+    if (dry_run) return migrate_list(c, true);
     if ((code = cli_open(c, true)) != CLI_DONE) return code;
     int applied = 0;
     if (pgw_migrate_up(c->h, &applied) < 0) {
@@ -102,7 +102,7 @@ static int migrate_status(cli *c, int argc, char **argv)
     };
     args a;
     int code = opts_parse(c, &a, &use, opts, argc, argv);
-    return code != OPTS_GO ? code : migrate_look(c, false);
+    return code != OPTS_GO ? code : migrate_list(c, false);
 }
 
 int cmd_migrate(cli *c, int argc, char **argv)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: PostgreSQL
  *
- * pgwork queue: what there is, its settings, its doors.
+ * pgwork queue: lists, creates, configures and removes queues.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -30,8 +30,8 @@ typedef struct listing {
 static int queue_each(const pgw_queue_info *q, void *arg)
 {
     listing *l = arg;
-    char text[CLI_DOORS];
-    const char *doors = cli_doors(q, text);
+    char text[CLI_QUEUE_STATE];
+    const char *state = cli_queue_state(q, text);
     if (l->json) {
         out o;
         out_begin(&o);
@@ -55,7 +55,7 @@ static int queue_each(const pgw_queue_info *q, void *arg)
         return 0;
     }
     table_text(&l->rows, q->name);
-    table_text(&l->rows, doors ? doors : "open");
+    table_text(&l->rows, state ? state : "open");
     table_int(&l->rows, q->depth->ready);
     table_int(&l->rows, q->depth->leased);
     table_int(&l->rows, q->depth->delayed);
@@ -105,7 +105,7 @@ static int queue_switch(cli *c, const char *name, const char *text, pgw_switch *
     if (!text) return CLI_DONE;
     *value = strcmp(text, "on") == 0 ? PGW_SWITCH_ON : PGW_SWITCH_OFF;
     if (*value == PGW_SWITCH_ON || strcmp(text, "off") == 0) return CLI_DONE;
-    return cli_fail(CLI_USAGE, NULL, "%s: --%s is \"%s\": allowed is on or off", c->command, name,
+    return cli_fail(CLI_USAGE, NULL, "%s: --%s is \"%s\": expected on or off", c->command, name,
                     text);
 }
 
@@ -114,7 +114,7 @@ static int queue_expired(cli *c, const char *text, pgw_expired *value)
     if (!text) return CLI_DONE;
     *value = strcmp(text, "drop") == 0 ? PGW_EXPIRED_DROP : PGW_EXPIRED_DEAD;
     if (*value == PGW_EXPIRED_DROP || strcmp(text, "dead") == 0) return CLI_DONE;
-    return cli_fail(CLI_USAGE, NULL, "%s: --expired is \"%s\": allowed is dead or drop", c->command,
+    return cli_fail(CLI_USAGE, NULL, "%s: --expired is \"%s\": expected dead or drop", c->command,
                     text);
 }
 
@@ -179,8 +179,8 @@ static int queue_set(cli *c, int argc, char **argv)
     return queue_configure(c, argc, argv, &use, pgw_queue_set);
 }
 
-static int queue_door(cli *c, int argc, char **argv, const usage *use,
-                      pgw_status (*apply)(pgw *, const char *))
+static int queue_apply(cli *c, int argc, char **argv, const usage *use,
+                       pgw_status (*apply)(pgw *, const char *))
 {
     args a;
     int code = opts_parse(c, &a, use, queue_no_options, argc, argv);
@@ -198,20 +198,22 @@ static int queue_pause(cli *c, int argc, char **argv)
         .max = -1,
         .missing = "NAME",
     };
-    return queue_door(c, argc, argv, &use, pgw_queue_pause);
+    return queue_apply(c, argc, argv, &use, pgw_queue_pause);
 }
 
 static int queue_hold(cli *c, int argc, char **argv)
 {
     pgw_queue_hold_opts o = PGW_QUEUE_HOLD_OPTS_INIT;
-    const opt opts[] = {
-        {0, "for", "TIME", "from now", .ms = &o.for_ms, .min = 1, .max = 10 * CLI_YEAR},
-        {0, "until", "WHEN", "like 2030-01-31T12:00:00Z", .time_us = &o.until_us},
-        {0, "reason", "TEXT", "why, for people", .text = &o.reason},
-        {.name = NULL}};
+    const opt opts[] = {{0, "for", "TIME", "hold the queue for TIME from now", .ms = &o.for_ms,
+                         .min = 1, .max = 10 * CLI_YEAR},
+                        {0, "until", "WHEN", "hold it until WHEN, such as 2030-01-31T12:00:00Z",
+                         .time_us = &o.until_us},
+                        {0, "reason", "TEXT", "the reason, for people", .text = &o.reason},
+                        {.name = NULL}};
     static const usage use = {
         .synopsis = "queue hold NAME --for TIME|--until WHEN [--reason TEXT]",
-        .about = "No claims until then; enqueues go on. The latest end counts.",
+        .about = "Stops claims until a time. Enqueues go on. If the queue is held already, the "
+                 "later end counts.",
         .min = 1,
         .max = 1,
         .missing = "NAME",
@@ -235,7 +237,7 @@ static int queue_unhold(cli *c, int argc, char **argv)
         .max = -1,
         .missing = "NAME",
     };
-    return queue_door(c, argc, argv, &use, pgw_queue_unhold);
+    return queue_apply(c, argc, argv, &use, pgw_queue_unhold);
 }
 
 static int queue_resume(cli *c, int argc, char **argv)
@@ -247,7 +249,7 @@ static int queue_resume(cli *c, int argc, char **argv)
         .max = -1,
         .missing = "NAME",
     };
-    return queue_door(c, argc, argv, &use, pgw_queue_resume);
+    return queue_apply(c, argc, argv, &use, pgw_queue_resume);
 }
 
 static int queue_drain(cli *c, int argc, char **argv)
@@ -259,7 +261,7 @@ static int queue_drain(cli *c, int argc, char **argv)
         .max = -1,
         .missing = "NAME",
     };
-    return queue_door(c, argc, argv, &use, pgw_queue_drain);
+    return queue_apply(c, argc, argv, &use, pgw_queue_drain);
 }
 
 static int queue_limit(cli *c, int argc, char **argv)
@@ -280,16 +282,16 @@ static int queue_limit(cli *c, int argc, char **argv)
     const bool none = strcmp(a.at[1], "none") == 0;
     long limit = none ? PGW_UNLIMITED : strtol(a.at[1], &end, 10);
     if (!none && (end == a.at[1] || *end != '\0' || limit < 1 || limit > 10000))
-        return cli_fail(CLI_USAGE, NULL, "%s: N is \"%s\": allowed is 1 to 10000, or none",
+        return cli_fail(CLI_USAGE, NULL, "%s: N is \"%s\": expected 1 to 10000, or none",
                         c->command, a.at[1]);
     if ((code = cli_open(c, false)) != CLI_DONE) return code;
     return pgw_queue_limit(c->h, a.at[0], (int)limit) < 0 ? cli_fail_at(c->h) : CLI_DONE;
 }
 
-static int queue_tell_deleted(const cli *c, pgw_status st, int64_t deleted)
+static int queue_report_deleted(const cli *c, pgw_status st, int64_t deleted)
 {
     int code = st < 0 ? signals_failed(c, st) : CLI_DONE;
-    return cli_finish(cli_tell_done(c, code, "deleted", deleted, "deleted", "job"));
+    return cli_finish(cli_report_done(c, code, "deleted", deleted, "deleted", "job"));
 }
 
 static int queue_purge(cli *c, int argc, char **argv)
@@ -315,7 +317,7 @@ static int queue_purge(cli *c, int argc, char **argv)
     if (code != CLI_DONE) return code;
     int64_t deleted = 0;
     pgw_status st = pgw_queue_purge(c->h, a.at[0], state, &deleted);
-    return queue_tell_deleted(c, st, deleted);
+    return queue_report_deleted(c, st, deleted);
 }
 
 static int queue_drop(cli *c, int argc, char **argv)
@@ -337,11 +339,11 @@ static int queue_drop(cli *c, int argc, char **argv)
     int code = opts_parse(c, &a, &use, opts, argc, argv);
     if (code != OPTS_GO) return code;
     if ((code = signals_open(c)) != CLI_DONE) return code;
-    int64_t deleted = 0; /* purged here first, so that it can be told */
+    int64_t deleted = 0; /* purged here first, in order to count the jobs */
     pgw_status st = force ? pgw_queue_purge(c->h, a.at[0], PGW_STATE_ANY, &deleted) : PGW_OK;
     if (st >= 0)
         st = pgw_stop_count(c->stop) > 0 ? PGW_ECANCELED : pgw_queue_drop(c->h, a.at[0], force);
-    return st < 0 ? queue_tell_deleted(c, st, deleted) : CLI_DONE;
+    return st < 0 ? queue_report_deleted(c, st, deleted) : CLI_DONE;
 }
 
 static int queue_depth(cli *c, int argc, char **argv)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: PostgreSQL
  *
- * pgwork rate: so many per second, over all machines.
+ * pgwork rate: limits how often something happens, over all machines.
  */
 #include <stdio.h>
 
@@ -11,20 +11,20 @@
 #include "text.h"
 
 #define RATE_MAX   1000000
-#define RATE_GRACE 5000 /* as that of sem and lock */
+#define RATE_GRACE 5000 /* ms between TERM and KILL, as for sem and lock */
 
 static int rate_set(cli *c, int argc, char **argv)
 {
     pgw_rate_opts o = PGW_RATE_OPTS_INIT;
     int64_t n;
     const opt opts[] = {
-        {0, "per", "TIME", "N takes in so long (1s)", .ms = &o.per_ms, .min = 1, .max = CLI_YEAR},
-        {0, "burst", "N", "at most N at once (as many as per TIME)", .number = &o.burst, .min = 1,
-         .max = RATE_MAX},
+        {0, "per", "TIME", "the period (1s)", .ms = &o.per_ms, .min = 1, .max = CLI_YEAR},
+        {0, "burst", "N", "takes at once after a pause (the N of the rate)", .number = &o.burst,
+         .min = 1, .max = RATE_MAX},
         {.name = NULL}};
     static const usage use = {
         .synopsis = "rate set NAME N [--per TIME] [--burst N]",
-        .about = "Makes a rate, or changes it: N takes per TIME.",
+        .about = "Creates a rate, or changes it: at most N takes per TIME.",
         .min = 2,
         .max = 2,
         .missing = "NAME N",
@@ -70,14 +70,14 @@ typedef struct take {
 #define RATE_TAKE_OPTS(t)                                                                  \
     {'c', "count", "N", "take N, all or none (1)", .number = &(t).o.n, .min = 1,             \
      .max = RATE_MAX},                                                                     \
-    {'w', "wait", "TIME", "wait so long (without limit)", .ms = &(t).o.timeout_ms,              \
+    {'w', "wait", "TIME", "wait up to TIME (no limit)", .ms = &(t).o.timeout_ms,              \
      .max = GUARD_WAIT_MAX},                                                               \
     {'n', "no-wait", NULL, "do not wait", .flag = &(t).no_wait},                           \
-    {'E', "held-code", "N", "exit code when it is used up (75)", .number = &(t).held,      \
+    {'E', "held-code", "N", "exit code when the take is refused (75)", .number = &(t).held,      \
      .min = 0, .max = 255}
 /* clang-format on */
 
-/* CLI_DONE: taken. Otherwise told. */
+/* Takes from the rate. CLI_DONE: the take was granted. */
 static int rate_obtain(cli *c, take *t, const char *name, const char *pass)
 {
     int code = guard_wait(c, t->no_wait, &t->o.timeout_ms);
@@ -97,8 +97,8 @@ static int rate_take(cli *c, int argc, char **argv)
     const opt opts[] = {RATE_TAKE_OPTS(t), {.name = NULL}};
     static const usage use = {
         .synopsis = "rate take NAME [-c N] [-w TIME | -n] [-E N]",
-        .about = "Takes from a rate, and waits until that can be.",
-        .more = "Exit code 75: it cannot be within that time, which is said at once.",
+        .about = "Takes from a rate. Waits until the take is granted.",
+        .more = "Exit code 75: the wait would be longer than TIME. The command then ends at once.",
         .min = 1,
         .max = 1,
         .missing = "NAME",
@@ -122,15 +122,15 @@ static int rate_run(cli *c, int argc, char **argv)
     const char *pass = NULL;
     const opt opts[] = {
         RATE_TAKE_OPTS(t),
-        {0, "pass", "SIGNALS", "pass these on to the command: USR1,USR2,HUP", .text = &pass},
+        {0, "pass", "SIGNALS", "pass these signals to the command: USR1,USR2,HUP", .text = &pass},
         {.name = NULL}};
     static const usage use = {
         .synopsis = "rate run NAME [OPTIONS] -- COMMAND [ARG...]",
         .about =
-            "Takes from a rate, then runs a command. It is ended by any signal that would end\n"
-            "this process.",
-        .more = "Exit code: that of the command; 75: the rate was used up; 126, 127: the command\n"
-                "cannot be started, is not there.",
+            "Takes from a rate, then runs a command. The command is stopped by any signal that\n"
+            "would end this process.",
+        .more = "Exit code: that of the command. 75: the take was refused. 126, 127: the command\n"
+                "cannot be started, or does not exist.",
         .min = 1,
         .max = 1,
         .missing = "NAME",
@@ -141,7 +141,7 @@ static int rate_run(cli *c, int argc, char **argv)
     if (code != OPTS_GO) return code;
     if ((code = guard_find(a.command)) != CLI_DONE) return code;
     if ((code = rate_obtain(c, &t, a.at[0], pass)) != CLI_DONE) return code;
-    pgw_close(c->h); /* it is of no more use, and the command may run for long */
+    pgw_close(c->h); /* not needed any more, and the command may run for long */
     c->h = NULL;
     guard g = {.c = c,
                .command = a.command,
@@ -188,8 +188,10 @@ static int rate_list(cli *c, int argc, char **argv)
     static const opt none[] = {{.name = NULL}};
     static const usage use = {
         .synopsis = "rate ls",
-        .about = "All rates. AVAILABLE: can be taken now. NEXT: until one can be taken.",
-        .more = "Exit code 1: none.",
+        .about = "Lists all rates. AVAILABLE is how many can be taken now. NEXT is the time until "
+                 "one can\n"
+                 "be taken.",
+        .more = "Ends with 1 when there are none.",
     };
     static const char *const headings[] = {"RATE", "N>", "PER>", "BURST>", "AVAILABLE>", "NEXT>"};
     args a;
@@ -211,8 +213,8 @@ int cmd_rate(cli *c, int argc, char **argv)
     static const usage use = {
         .synopsis = "rate set NAME N [--per TIME] [--burst N]\nrate drop NAME...\nrate ls\n"
                     "rate take NAME [OPTIONS]\nrate run NAME [OPTIONS] -- COMMAND [ARG...]",
-        .about = "Rates: at most N takes per period, over all machines.\n\n"
-                 "  set       make a rate, or change it\n"
+        .about = "Manages rates: at most N takes per period, over all machines.\n\n"
+                 "  set       create a rate, or change it\n"
                  "  drop      remove rates\n"
                  "  ls        list all rates\n"
                  "  take      take from a rate, for scripts\n"

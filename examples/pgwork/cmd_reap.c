@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: PostgreSQL
  *
- * pgwork reap: the reaper as a daemon, or one round of it.
+ * pgwork reap: the reaper, as a daemon or for one round.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -13,9 +13,9 @@
 
 typedef struct service {
     const cli *c;
-    pgw_conf *conf; /* of the last reload */
+    pgw_conf *conf; /* the one of the last reload */
     bool ready;
-    int64_t told_ms, watchdog_ms;
+    int64_t reported_ms, watchdog_ms;
     pgw_reap_stats stats;
 } service;
 
@@ -50,15 +50,15 @@ static void reap_on_tick(const pgw_reap_stats *s, void *arg)
         d->ready = true;
         sd_notify("READY=1\nSTATUS=reaping");
         cli_say(d->c, "reaping");
-        d->told_ms = now;
-    } else if (d->watchdog_ms && now - d->told_ms >= d->watchdog_ms) {
+        d->reported_ms = now;
+    } else if (d->watchdog_ms && now - d->reported_ms >= d->watchdog_ms) {
         sd_notify("WATCHDOG=1");
-        d->told_ms = now;
+        d->reported_ms = now;
     }
 }
 
-/* HUP: --dsn-file is read again, libpq's own files with the new connection. What is wrong with them
- * is told, the old ones stay. */
+/* After HUP: reads --dsn-file again; libpq reads its files when it reconnects. If --dsn-file is not
+ * valid, prints the error and keeps the old configuration. */
 static const pgw_conf *reap_on_reload(void *arg)
 {
     service *d = arg;
@@ -91,7 +91,7 @@ static int reap_daemon(cli *c)
     return cli_finish(code);
 }
 
-/* Until nothing is due, or something fails; a second signal ends a statement that is under way. */
+/* Runs until nothing is due or an error occurs. A second signal ends the current statement. */
 static pgw_status reap_due(const cli *c, pgw_reap_stats *stats)
 {
     int64_t next_ms = 0, freed = 1;
@@ -101,7 +101,7 @@ static pgw_status reap_due(const cli *c, pgw_reap_stats *stats)
     while (st >= 0 && freed > 0 && pgw_stop_count(c->stop) == 0) {
         freed = 0;
         st = pgw_tables_reap(c->h, 10000, &freed);
-        if (st == PGW_ESCHEMA) st = PGW_OK; /* an older one has none */
+        if (st == PGW_ESCHEMA) st = PGW_OK; /* an older schema has no such function */
         stats->freed += freed;
     }
     return st;

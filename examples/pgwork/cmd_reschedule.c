@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: PostgreSQL
  *
- * pgwork reschedule: delayed jobs at another time, or at once.
+ * pgwork reschedule: moves delayed jobs to another time, or makes them ready.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -9,11 +9,11 @@
 #include "out.h"
 #include "signals.h"
 
-static int reschedule_tell(const cli *c, pgw_status st, const char *queue,
-                           const pgw_reschedule_opts *o, int64_t moved)
+static int reschedule_report(const cli *c, pgw_status st, const char *queue,
+                             const pgw_reschedule_opts *o, int64_t moved)
 {
     int code = st < 0 ? signals_failed(c, st) : CLI_DONE;
-    cli_tell_done(c, code, "moved", moved, "rescheduled", "delayed job");
+    cli_report_done(c, code, "moved", moved, "rescheduled", "delayed job");
     if (st >= 0 && moved < (int64_t)o->ids_count) {
         code = cli_ids_not(
             "delayed job", queue, o->ids, o->ids_count, moved,
@@ -62,12 +62,12 @@ int cmd_reschedule(cli *c, int argc, char **argv)
         return cli_fail(CLI_USAGE, NULL, "%s: --run-at or --delay, not both", c->command);
     }
     if ((code = cli_ids(&ids, a.at + 1, o.ids_count)) != CLI_DONE) return code;
-    o.ids_count = cli_ids_once(ids, o.ids_count); /* or a second one were not delayed any more */
+    o.ids_count = cli_ids_once(ids, o.ids_count); /* a repeated id would not be delayed any more */
     if (o.ids_count > 0) o.ids = ids;
     code = signals_open(c);
     if (code == CLI_DONE) {
         pgw_status st = pgw_reschedule(c->h, a.at[0], &o, &moved);
-        code = reschedule_tell(c, st, a.at[0], &o, moved);
+        code = reschedule_report(c, st, a.at[0], &o, moved);
     }
     free(ids);
     return code;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: PostgreSQL
  *
- * pgwork retry: dead letters back to work, one by one.
+ * pgwork retry: makes dead letters ready again, by id.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -26,7 +26,7 @@ int cmd_retry(cli *c, int argc, char **argv)
     int64_t *ids, moved = 0;
     size_t n = (size_t)a.count - 1;
     if ((code = cli_ids(&ids, a.at + 1, n)) != CLI_DONE) return code;
-    n = cli_ids_once(ids, n); /* or a second one were no dead letter any more */
+    n = cli_ids_once(ids, n); /* a repeated id would not be a dead letter any more */
     code = cli_open(c, false);
     if (code == CLI_DONE &&
         pgw_redrive(c->h, a.at[0],

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: PostgreSQL
  *
- * pgwork sem: at most so many at a time, over all machines.
+ * pgwork sem: counting semaphores, over all machines.
  */
 #include <poll.h>
 #include <stdio.h>
@@ -33,7 +33,7 @@ static int sem_token(pgw_token *token, const char *word)
                     "\"%s\" is not a valid token: expected a UUID", word);
 }
 
-/* -- how many there are --------------------------------------------------------------------- */
+/* -- create, resize, drop ------------------------------------------------------------------- */
 
 static int sem_size(cli *c, int argc, char **argv, const usage *use,
                     pgw_status (*apply)(pgw *, const char *, int))
@@ -100,10 +100,10 @@ typedef struct sem {
     pgw_sema_opts o;
     pgw_token token;
     bool no_wait;
-    /* of run; times are on the clock that is never set */
+    /* for run; times are of the monotonic clock */
     int64_t extend_at, asked_at;
-    int64_t until; /* ours for so long, whatever becomes of the server */
-    bool asking, lost, told;
+    int64_t until; /* the permits are ours until then, even without the server */
+    bool asking, lost, reported;
 } sem;
 
 static int sem_open(sem *s)
@@ -116,7 +116,7 @@ static int sem_open(sem *s)
     return CLI_DONE;
 }
 
-/* Their time began when they were asked for, or later. */
+/* The lease began when the request was sent, or later. */
 static void sem_count(sem *s)
 {
     s->extend_at = s->asked_at + s->o.ttl_ms / 3;
@@ -137,12 +137,12 @@ static pgw_status sem_renew(sem *s)
     return pgw_sema_extend(s->c->h, s->name, s->token, s->o.ttl_ms);
 }
 
-/* No command was started: as if they had not been obtained. */
+/* For a command that was not started: releases the permits. */
 static int sem_give_up(sem *s, pgw_status st, int held)
 {
     int code = guard_refused(s->c, st, held);
     pgw_set_stop(s->c->h, NULL);
-    pgw_sema_release(s->c->h, s->name, s->token); /* or they are free when their time is over */
+    pgw_sema_release(s->c->h, s->name, s->token); /* if it fails, their lease ends later */
     return st == PGW_ELEASE ? held : code;
 }
 
@@ -188,12 +188,12 @@ static int sem_acquire(cli *c, int argc, char **argv)
     }
     code = cli_finish(CLI_DONE);
     if (code == CLI_DONE) return code;
-    pgw_set_stop(c->h, NULL); /* nobody saw it, so nobody will return them */
+    pgw_set_stop(c->h, NULL); /* permits whose token was not printed must be released */
     return pgw_sema_release(c->h, s.name, s.token) < 0 ? cli_fail_at(c->h) : code;
 }
 
-/* 1 tells that they are lost. While somebody resizes they are not. */
-static int sem_told(const cli *c, pgw_status st)
+/* CLI_NOTHING means that permits are lost, so a resize that blocks the call gets another code. */
+static int sem_code(const cli *c, pgw_status st)
 {
     return st >= 0 ? CLI_DONE : guard_refused(c, st, CLI_HELD);
 }
@@ -219,7 +219,7 @@ static int sem_extend(cli *c, int argc, char **argv)
     if (code != OPTS_GO) return code;
     if ((code = sem_token(&token, a.at[1])) != CLI_DONE) return code;
     if ((code = cli_open(c, false)) != CLI_DONE) return code;
-    return sem_told(c, pgw_sema_extend(c->h, a.at[0], token, ttl_ms));
+    return sem_code(c, pgw_sema_extend(c->h, a.at[0], token, ttl_ms));
 }
 
 static int sem_release(cli *c, int argc, char **argv)
@@ -239,12 +239,12 @@ static int sem_release(cli *c, int argc, char **argv)
     if (code != OPTS_GO) return code;
     if ((code = sem_token(&token, a.at[1])) != CLI_DONE) return code;
     if ((code = cli_open(c, false)) != CLI_DONE) return code;
-    return sem_told(c, pgw_sema_release(c->h, a.at[0], token));
+    return sem_code(c, pgw_sema_release(c->h, a.at[0], token));
 }
 
 /* -- run ------------------------------------------------------------------------------------ */
 
-#define SEM_POLL_MS 50 /* for an answer; meanwhile nobody looks after the command */
+#define SEM_POLL_MS 50 /* wait for an answer; the command is not watched meanwhile */
 
 static void sem_answered(pgw *h, pgw_status st, void *arg)
 {
@@ -255,10 +255,10 @@ static void sem_answered(pgw *h, pgw_status st, void *arg)
         sem_count(s);
     } else if (st == PGW_ELEASE || st == PGW_ENOTFOUND) {
         s->lost = true;
-    } else if ((st == PGW_ELOCKED || st == PGW_ETIMEDOUT) && !s->told) {
-        /* asked again; but somebody may have to commit */
+    } else if ((st == PGW_ELOCKED || st == PGW_ETIMEDOUT) && !s->reported) {
+        /* it is tried again; the message names a transaction that must commit */
         cli_say(s->c, "%s", pgw_error_message(h));
-        s->told = true;
+        s->reported = true;
     }
 }
 
@@ -266,19 +266,19 @@ static void sem_ask(sem *s)
 {
     s->asking = true;
     s->asked_at = text_tick_ms();
-    /* a session that holds them is waited for: no other one can do in its place */
+    /* permits of a session need that session: do not reconnect */
     pgw_set_timeout(s->c->h, s->o.session ? s->until - s->asked_at : s->o.ttl_ms / 3);
     pgw_async(s->c->h, sem_answered, s);
     pgw_status st = pgw_sema_extend(s->c->h, s->name, s->token, s->o.ttl_ms);
     if (st != PGW_OUTCOME_AGAIN) sem_answered(s->c->h, st, s);
 }
 
-/* A permit of the session ends with it, even if another session could extend it yet: the server may
- * learn later than we do that the connection broke. */
+/* A permit of the session is lost with the session, even if another session could still extend it:
+ * the server may notice the broken connection later than we do. */
 static bool sem_is_ours(sem *s)
 {
     pgw *h = s->c->h;
-    if (!s->asking) pgw_step(h); /* reads what the server said, or that it is gone */
+    if (!s->asking) pgw_step(h); /* reads messages of the server, or notices that it is gone */
     if (s->o.session && pgw_fd(h) < 0) s->lost = true;
     return !s->lost;
 }
@@ -298,8 +298,8 @@ static void sem_listen(sem *s)
     }
 }
 
-/* Extended at a third of the time, so that two failures in a row do no harm. Who cannot reach the
- * server until the time is over has lost them: it gives them to others then. */
+/* Extends the lease after a third of it, so that two failures in a row do no harm. If the server
+ * cannot be reached until the lease ends, the permits are lost, because others may get them. */
 static bool sem_holds(void *arg)
 {
     sem *s = arg;
@@ -310,7 +310,7 @@ static bool sem_holds(void *arg)
     return sem_is_ours(s);
 }
 
-/* The command has ended with @p code. */
+/* After the command ended with @p code: releases the permits. */
 static int sem_return(sem *s, const char *command, int code)
 {
     pgw *h = s->c->h;
@@ -321,7 +321,7 @@ static int sem_return(sem *s, const char *command, int code)
                    : cli_fail(CLI_LOST, "more commands than permits may have run at the same time",
                               "the permit was lost while %s ran", command);
     }
-    if (s->asking) return code; /* their time is over as well */
+    if (s->asking) return code; /* their lease is over as well */
     pgw_set_timeout(h, PGW_DEFAULT);
     pgw_status st = pgw_sema_release(h, s->name, s->token);
     if (st == PGW_OK || code == CLI_LOST) return code;
@@ -380,7 +380,7 @@ static int sem_run(cli *c, int argc, char **argv)
     s.o.session = !pooled;
     pgw_status st = sem_take(&s);
     if (st != PGW_OK) return guard_refused(c, st, held);
-    /* after a wait nobody knows how long ago they were granted */
+    /* after a wait the time of the grant is unknown */
     if (text_tick_ms() >= s.extend_at && (st = sem_renew(&s)) != PGW_OK)
         return sem_give_up(&s, st, held);
     char token[PGW_TOKEN_TEXT_SIZE];
@@ -392,7 +392,7 @@ static int sem_run(cli *c, int argc, char **argv)
                .holds = sem_holds,
                .arg = &s,
                .grace_ms = grace_ms};
-    pgw_set_stop(c->h, NULL); /* from here on it is for the command */
+    pgw_set_stop(c->h, NULL); /* from here on signals are for the command */
     return sem_return(&s, a.command[0], guard_run(&g));
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: PostgreSQL
  *
- * pgwork show: everything about a job.
+ * pgwork show: shows everything about jobs.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -21,7 +21,7 @@ static void show_text(const char *name, const char *value)
     free(visible);
 }
 
-/* What people or programs wrote, line by line; later lines stand where no name can stand. */
+/* Prints text line by line. Later lines are indented, so that they do not look like a name. */
 static void show_lines(const char *name, const char *value)
 {
     if (!value) return;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: PostgreSQL
  *
- * pgwork stats: what waits, runs and died, once or again and again.
+ * pgwork stats: counts jobs by state, once or repeatedly.
  */
 #include <stdio.h>
 #include <string.h>
@@ -14,17 +14,17 @@
 typedef struct sample {
     bool json;
     int64_t now_us;
-    const args *only; /* these queues; none: all */
+    const args *only; /* these queues; if empty: all */
     bool *seen;
     table rows;
 } sample;
 
-/* What its counts look like to who wonders why nothing moves. */
-static const char *stats_state(const pgw_queue_info *q, char text[CLI_DOORS])
+/* The column STATE, from the settings and the counts. */
+static const char *stats_state(const pgw_queue_info *q, char text[CLI_QUEUE_STATE])
 {
     const pgw_depth *d = q->depth;
-    const char *doors = cli_doors(q, text);
-    if (doors) return doors;
+    const char *state = cli_queue_state(q, text);
+    if (state) return state;
     if (d->leased > 0) return "active";
     if (d->ready > 0) return "waiting";
     return d->gated > 0 ? "gated" : d->delayed > 0 ? "delayed" : "empty";
@@ -34,7 +34,7 @@ static int stats_each(const pgw_queue_info *q, void *arg)
 {
     sample *s = arg;
     const pgw_depth *d = q->depth;
-    char text[CLI_DOORS];
+    char text[CLI_QUEUE_STATE];
     bool wanted = s->only->count == 0;
     for (int i = 0; i < s->only->count; i++) {
         if (strcmp(s->only->at[i], q->name) == 0) wanted = s->seen[i] = true;
@@ -122,7 +122,7 @@ int cmd_stats(cli *c, int argc, char **argv)
     for (int updates = 1;; updates++) {
         code = stats_once(c, &a, at_most, true);
         if (pgw_stop_count(c->stop) > 0) return signals_code();
-        /* try again after a lost server, not after another error */
+        /* try again after a lost connection, not after another error */
         if (code > CLI_NOTHING && code != CLI_SERVER) return code;
         if (count && updates == count) return code;
         if (!signals_sleep(c, interval_ms)) return signals_code();

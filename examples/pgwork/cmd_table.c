@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: PostgreSQL
  *
- * pgwork table: tables of yours: what they lack, which the reapers look after.
+ * pgwork table: checks and completes your own tables, and registers them with the reapers.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 #include "out.h"
 #include "text.h"
 
-/* What all verbs that describe a table have in common. */
+/* The options of all verbs that describe a table. */
 typedef struct description {
     pgw_table_spec spec;
     wordlist key;
@@ -41,7 +41,7 @@ static description table_described(void)
     return d;
 }
 
-/* PGW_ESCHEMA is told as what is missing, and leaves *t there. CLI_DONE or an exit code, told. */
+/* Opens the table. PGW_ESCHEMA, which means missing columns or indexes, leaves *t open. */
 static int table_open(cli *c, pgw_table **t, description *d, const char *name)
 {
     *t = NULL;
@@ -54,13 +54,14 @@ static int table_open(cli *c, pgw_table **t, description *d, const char *name)
     if (d->no_lease) d->spec.locked_by = d->spec.expires_at = d->spec.token = NULL;
     int code = cli_open(c, false);
     pgw_status st = code == CLI_DONE ? pgw_table_open(c->h, &d->spec, t) : PGW_OK;
-    free(d->key.at); /* the table has its own */
+    free(d->key.at); /* the table has a copy */
     d->key = (wordlist){0};
     if (code != CLI_DONE) return code;
     return st == PGW_OK || (st == PGW_ESCHEMA && *t) ? CLI_DONE : cli_fail_at(c->h);
 }
 
-/* Statements, which may hold any name: a terminal gets no more to obey than the ends of lines. */
+/* Prints statements. They may contain any name, so all control characters except newlines are
+ * escaped. */
 static void table_print(const char *sql)
 {
     if (!isatty(STDOUT_FILENO)) {
@@ -143,7 +144,7 @@ static int table_init(cli *c, int argc, char **argv)
     return cli_finish(code);
 }
 
-/* A pass over all tables does not stop at one: what is wrong with it is noted there. */
+/* A pass over all tables continues after an error, and records it with the table. */
 static int table_complain(const pgw_table_info *t, void *arg)
 {
     int *code = arg;
@@ -187,7 +188,7 @@ static int table_reap(cli *c, int argc, char **argv)
     if (code == CLI_DONE && !t && pgw_tables_each(c->h, table_complain, &left) < 0)
         code = cli_fail_at(c->h);
     pgw_table_free(t);
-    cli_tell_done(c, code, "freed", sum, "freed", "row");
+    cli_report_done(c, code, "freed", sum, "freed", "row");
     return cli_finish(code != CLI_DONE ? code : left);
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: PostgreSQL
  *
- * pgwork wait: until a job is over.
+ * pgwork wait: waits until a job is over, and prints its output.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -10,13 +10,14 @@
 #include "out.h"
 #include "signals.h"
 
-static int wait_tell(const cli *c, int64_t id, const pgw_job *job)
+static int wait_report(const cli *c, int64_t id, const pgw_job *job)
 {
     const pgw_state state = pgw_job_state(job);
     const char *output = pgw_job_output(job);
     if (!job) {
-        return cli_fail(CLI_NOTHING, "set a retention on its queue: `pgwork queue set`",
-                        "job %" PRId64 " is over, and nothing of it was kept", id);
+        return cli_fail(
+            CLI_NOTHING, "set a retention on its queue: `pgwork queue set`",
+            "job %" PRId64 " is over, or never existed: its queue keeps no finished jobs", id);
     }
     if (c->json) {
         out_job(job, false, 0);
@@ -37,17 +38,17 @@ int cmd_wait(cli *c, int argc, char **argv)
     pgw_wait_opts o = PGW_WAIT_OPTS_INIT;
     int64_t *ids = NULL;
     const opt opts[] = {
-        {'Q', "queue", "NAME", "look only there, which is faster", .text = &o.queue},
-        {0, "timeout", "TIME", "wait so long at most (for ever)", .ms = &o.timeout_ms,
-         .max = CLI_YEAR},
+        {'Q', "queue", "NAME", "search only this queue, which is faster", .text = &o.queue},
+        {0, "timeout", "TIME", "wait up to TIME (no limit)", .ms = &o.timeout_ms, .max = CLI_YEAR},
         {.name = NULL}};
     static const usage use = {
         .synopsis = "wait [-Q QUEUE] ID [--timeout TIME]",
         .about = "Waits until a job is over, and prints its output.",
-        .more = "Ends with 0 when it is done; with 1 when it is a dead letter or cancelled, or not "
-                "there; with 75\n"
-                "when it is not over in time. Its queue needs a retention, or a finished job is "
-                "gone.",
+        .more =
+            "Ends with 0 when the job is done, with 1 when it is a dead letter, cancelled or not "
+            "found, and\n"
+            "with 75 when it is not over in time. The queue needs a retention. Otherwise "
+            "finished jobs are\ndeleted at once, with their output.",
         .min = 1,
         .max = 1,
         .missing = "ID",
@@ -66,7 +67,7 @@ int cmd_wait(cli *c, int argc, char **argv)
     } else if (st == PGW_OUTCOME_EMPTY) {
         code = cli_fail(CLI_HELD, NULL, "job %" PRId64 " is not over yet", o.id);
     } else {
-        code = wait_tell(c, o.id, over ? pgw_batch_job(over, 0) : NULL);
+        code = wait_report(c, o.id, over ? pgw_batch_job(over, 0) : NULL);
     }
     pgw_batch_free(over);
     return cli_finish(code);

@@ -19,17 +19,17 @@
 #include "template.h"
 #include "text.h"
 
-/* What the command says by its exit code; of sysexits.h. */
-#define WORK_DEAD  65 /* EX_DATAERR: this job can never be done */
-#define WORK_LATER 75 /* EX_TEMPFAIL: not now */
+/* Exit codes of the command, from sysexits.h. */
+#define WORK_DEAD  65 /* EX_DATAERR: no attempt can succeed */
+#define WORK_LATER 75 /* EX_TEMPFAIL: try later */
 
 #define WORK_OUTPUT_MAX 65536
 
-#define WORK_AFTER_MS 2000 /* for the report of a command that was killed */
+#define WORK_AFTER_MS 2000 /* for the verdict of a command that was killed */
 
 extern char **environ;
 
-/* A command that cannot be started any more. */
+/* Set when the command can no longer be started. */
 typedef struct work_end {
     atomic_int broken; /* errno; 0: none */
     const char *command;
@@ -37,7 +37,7 @@ typedef struct work_end {
 
 typedef struct work {
     const cli *c;
-    char *const *command; /* NULL: only some kinds have one */
+    char *const *command; /* NULL: only some kinds have a command */
     bool keep_output, literal, body;
     int64_t grace_ms, later_ms;
     int hold;      /* exit code that holds the queue; 0: none */
@@ -63,7 +63,7 @@ static char *work_number(const char *name, int64_t value)
     return work_variable(name, digits);
 }
 
-/* Is it one of those that we set? */
+/* Is it a variable that we set? */
 static bool work_sets(char *const *ours, const char *variable)
 {
     for (int i = 0; i < WORK_VARIABLES; i++) {
@@ -72,8 +72,8 @@ static bool work_sets(char *const *ours, const char *variable)
     return false;
 }
 
-/* A worker may be run by another one's command. Where a name is there twice, the first one counts
- * for getenv(), for shells the last. */
+/* Replaces inherited variables, because the command of another worker may run this one. Of a name
+ * that is there twice, getenv() uses the first, and shells use the last. */
 static char **work_environment(const pgw_job *job)
 {
     size_t count = 0, n = WORK_VARIABLES;
@@ -98,9 +98,10 @@ static void work_environment_free(char **env)
     free(env);
 }
 
-/* -- what an end means ---------------------------------------------------------------------- */
+/* -- verdicts ------------------------------------------------------------------------------- */
 
-/* The job's error: @p first and @p last, each of which may be empty. The last line says most. */
+/* Sets the error of the job: @p first and @p last, each of which may be empty. Lists show the last
+ * line. */
 static void work_set_error(pgw_task *task, const char *first, const char *last)
 {
     buf t = {0};
@@ -111,8 +112,8 @@ static void work_set_error(pgw_task *task, const char *first, const char *last)
     buf_free(&t);
 }
 
-/* A job that is ours, and not cancelled, is a dead letter after the last failure, too. */
-static pgw_verdict work_tell(const work *w, pgw_task *task, pgw_verdict verdict, const char *what)
+/* After its last failure, a job that is not lost or cancelled is a dead letter, too. */
+static pgw_verdict work_report(const work *w, pgw_task *task, pgw_verdict verdict, const char *what)
 {
     const pgw_job *job = pgw_task_job(task);
     int attempt = pgw_job_attempt(job), most = pgw_job_max_attempts(job);
@@ -125,32 +126,32 @@ static pgw_verdict work_tell(const work *w, pgw_task *task, pgw_verdict verdict,
     return verdict;
 }
 
-/* What happened says more than the words before it. */
+/* Stopped by us: the cause comes last. */
 static pgw_verdict work_failed(const work *w, pgw_task *task, pgw_verdict verdict, const char *what,
                                const char *words)
 {
     work_set_error(task, words ? words : "", what);
-    return work_tell(w, task, verdict, what);
+    return work_report(w, task, verdict, what);
 }
 
-/* An exit code says less. */
+/* An exit code comes first, because stderr is more specific. */
 static pgw_verdict work_exited(const work *w, pgw_task *task, int code, const char *words)
 {
     char what[64];
     snprintf(what, sizeof what, "exit %d", code);
     work_set_error(task, what, words);
-    return work_tell(w, task, code == WORK_DEAD ? PGW_VERDICT_DEAD : PGW_VERDICT_RETRY, what);
+    return work_report(w, task, code == WORK_DEAD ? PGW_VERDICT_DEAD : PGW_VERDICT_RETRY, what);
 }
 
 static pgw_verdict work_interrupted(const work *w, pgw_task *task, const child *ch)
 {
     if (ch->signaled & PGW_SIGNAL_LOST) {
-        /* another worker may have it by now; whatever we say is refused */
+        /* another worker may have the job: any verdict is refused */
         return work_failed(w, task, PGW_VERDICT_RETRY,
                            "the lease was lost, the command was stopped", NULL);
     }
     if (ch->signaled & PGW_SIGNAL_CANCELED) {
-        /* a failure of a cancelled job is its end */
+        /* a cancelled job is removed when it fails */
         return work_failed(w, task, PGW_VERDICT_RETRY, "cancelled, the command was stopped", NULL);
     }
     if (ch->signaled & PGW_SIGNAL_TIMEOUT) {
@@ -174,7 +175,7 @@ static void work_keep(const work *w, pgw_task *task, const child *ch)
     buf_free(&t);
 }
 
-/* errno in words, by many threads at once. */
+/* The text of errno, safe in threads. */
 static void work_reason(char *to, size_t size, int failed)
 {
     if (strerror_r(failed, to, size) != 0) snprintf(to, size, "errno %d", failed);
@@ -206,13 +207,13 @@ static pgw_verdict work_ended(const work *w, pgw_task *task, const child *ch)
     return work_exited(w, task, code, ch->error);
 }
 
-/* Is the command's name the job's choice? */
+/* Does the name of the command come from the job? */
 static bool work_is_chosen(const work *w)
 {
     return !w->literal && template_has_place(w->command[0]);
 }
 
-/* The name is the payload's: what it has of control characters is not for a log. */
+/* The name comes from the payload, so control characters are escaped. */
 static pgw_verdict work_ill_chosen(const work *w, pgw_task *task, const char *name, int failed)
 {
     char reason[128], what[512];
@@ -225,7 +226,7 @@ static pgw_verdict work_ill_chosen(const work *w, pgw_task *task, const char *na
     return verdict;
 }
 
-/* The command did not start: because of this job, or of the moment, or for good. */
+/* After a failed start: decides whether the job, a temporary lack, or the command is the cause. */
 static pgw_verdict work_unstarted(const work *w, pgw_task *task, const char *name, int failed)
 {
     if (failed == E2BIG) {
@@ -240,7 +241,7 @@ static pgw_verdict work_unstarted(const work *w, pgw_task *task, const char *nam
         return work_failed(w, task, PGW_VERDICT_SNOOZE, what, NULL);
     }
     if (work_is_chosen(w)) return work_ill_chosen(w, task, name, failed);
-    /* the next job would fare no better; once, since a second time would end those that run */
+    /* the next job would fail, too; notify once, because the second time stops running jobs */
     if (atomic_exchange(&w->end->broken, failed) == 0) {
         w->end->command = w->command[0];
         if (pgw_stop_count(w->c->stop) == 0) pgw_stop_notify(w->c->stop);
@@ -319,7 +320,7 @@ typedef struct work_news {
     const args *a;
 } work_news;
 
-/* The first claim was answered. */
+/* Called after the first claim. */
 static void work_announce(void *arg)
 {
     const cli *c = ((const work_news *)arg)->c;
@@ -334,7 +335,7 @@ static void work_announce(void *arg)
     sd_notify("READY=1");
 }
 
-/* A worker that could not be made has no message: which name is it? */
+/* pgw_worker_new() returns no message: find the name that is not valid. */
 static int work_refused(const cli *c, const work *w, const args *a, pgw_status st)
 {
     for (int i = 0; st == PGW_EINVAL && i < a->count; i++) {
@@ -356,11 +357,11 @@ static int work_refused(const cli *c, const work *w, const args *a, pgw_status s
                     "%d queues: a worker serves 1 to 64", a->count);
 }
 
-/* It has ended for lack of jobs before it could warn of a queue that is not there. */
-static void work_look_for(cli *c, const args *a)
+/* A worker that ends when its queues are empty warns about missing queues at the end. */
+static void work_check_queues(cli *c, const args *a)
 {
     if (cli_open(c, false) != CLI_DONE) return;
-    for (int i = 0; i < a->count; i++) cli_look_for(c, a->at[i]);
+    for (int i = 0; i < a->count; i++) cli_check_queue(c, a->at[i]);
 }
 
 static int work_run(cli *c, work *all, size_t n, const kinds *k, const args *a, bool once)
@@ -390,7 +391,7 @@ static int work_run(cli *c, work *all, size_t n, const kinds *k, const args *a, 
     int code = CLI_DONE;
     if (st < 0) {
         code = cli_fail_with(st, pgw_worker_error(worker), NULL);
-        /* one that not even KILL has ended: the signal says more than a time that is over */
+        /* even KILL did not end the command: report the signal, not the timeout */
         if (st == PGW_ETIMEDOUT && pgw_stop_count(c->stop) > 1) code = signals_code();
     } else if (w->end->broken) {
         code = cli_fail(w->end->broken == ENOENT ? 127 : 126,
@@ -402,7 +403,7 @@ static int work_run(cli *c, work *all, size_t n, const kinds *k, const args *a, 
         code = s.completed > 0 ? CLI_DONE : CLI_NOTHING;
     }
     pgw_worker_free(worker);
-    if (st >= 0 && s.claimed == 0 && pgw_stop_count(c->stop) == 0) work_look_for(c, a);
+    if (st >= 0 && s.claimed == 0 && pgw_stop_count(c->stop) == 0) work_check_queues(c, a);
     work_summary(c, &s);
     return cli_finish(code);
 }
@@ -422,7 +423,7 @@ static bool work_is_shell(const char *command)
     return false;
 }
 
-/* A payload is not to be read as a program: sh -ec '...', bash -euo pipefail -c '...'. */
+/* A payload must not become part of a program: sh -ec '...', bash -euo pipefail -c '...'. */
 static bool work_begins_trap(char *const *command)
 {
     bool script = false;
@@ -438,7 +439,7 @@ static bool work_begins_trap(char *const *command)
     return script && *command && template_has_place(*command);
 }
 
-/* Also behind env, timeout, sudo, pgwork lock and all others that run what follows. */
+/* Also after env, timeout, sudo, pgwork lock and others that run a command. */
 static bool work_is_shell_trap(char *const *command)
 {
     while (*command && !work_begins_trap(command)) command++;
@@ -465,8 +466,8 @@ static int work_find(const work *w)
                     strerror(missing));
 }
 
-/* -j, else what -X says, else 1. Never 0: a command in the thread that runs the worker would keep
- * it from extending leases. */
+/* Sets the number of threads: -j, else -X, else 1. Never 0: then the worker would extend no leases
+ * while a command runs. */
 static int work_set_threads(cli *c, int jobs)
 {
     static const char name[] = "worker.concurrency";
@@ -479,8 +480,8 @@ static int work_set_threads(cli *c, int jobs)
     return cli_set(c, name, jobs > 0 ? jobs : 1);
 }
 
-/* The worker leaves a command behind, and no longer extends the lease of one that has had its time,
- * after worker.stop_ms: by then it has to be killed and reported. */
+/* After worker.stop_ms the worker gives up a command and stops extending its lease. So the command
+ * must be killed and its verdict sent before that. */
 static int work_set_grace(cli *c, int64_t grace_ms)
 {
     static const char name[] = "worker.stop_ms";
@@ -490,7 +491,7 @@ static int work_set_grace(cli *c, int64_t grace_ms)
     return cli_set(c, name, enough);
 }
 
-/* The commands of the kinds, in their order, and last that of all others. */
+/* The commands of the kinds, in order, and last the command of all others. */
 static int work_commands(cli *c, work *all, size_t n, const kinds *k)
 {
     for (size_t i = 0; i < n; i++) {
@@ -580,13 +581,13 @@ int cmd_work(cli *c, int argc, char **argv)
          .max = CLI_DAY},
         {0, "later", "TIME", "delay of a job after exit code 75 (30s)", .ms = &w.later_ms,
          .max = 10 * CLI_YEAR},
-        {0, "kind", "KIND=COMMAND", "for this kind; its words end at blanks; may be repeated",
+        {0, "kind", "KIND=COMMAND", "a command for this kind, without quotes; may be repeated",
          .words = &commands},
-        {0, "kind-jobs", "KIND=N", "N commands of this kind at a time; may be repeated",
+        {0, "kind-jobs", "KIND=N", "run up to N commands of this kind; may be repeated",
          .words = &jobs},
         {0, "kind-timeout", "KIND=TIME", "--timeout for this kind; may be repeated",
          .words = &timeouts},
-        {0, "hold", "CODE", "exit code that puts a job off, and holds its queue as long (none)",
+        {0, "hold", "CODE", "exit code that delays the job and holds its queue (none)",
          .number = &w.hold, .min = 1, .max = 255},
         {'k', "keep-output", NULL, "keep stdout as the job's output, up to 64 KB",
          .flag = &w.keep_output},
@@ -621,7 +622,7 @@ int cmd_work(cli *c, int argc, char **argv)
                 "  pgwork work site -j8 --kind 'video=./transcode {file}' --kind-jobs video=2 -- "
                 "./handle {kind}",
         .min = 1,
-        .max = -1, /* more than 64 are refused in its own words */
+        .max = -1, /* more than 64 are refused later */
         .missing = "QUEUE",
         .command = true,
         .instead = &commands,

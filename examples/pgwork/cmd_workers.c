@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: PostgreSQL
  *
- * pgwork workers, pgwork demand: who works, and how much there is to do.
+ * pgwork workers: lists workers. pgwork demand: prints how much there is to do.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -33,7 +33,7 @@ static void workers_out_jobs(out *o, const pgw_worker_info *w)
     buf_free(&t);
 }
 
-/* The average of a sum of microseconds, in ms; -1: of none. */
+/* The average in ms of a sum of microseconds; -1: there are none. */
 static int64_t workers_average_ms(int64_t us, int64_t n)
 {
     return n > 0 ? us / n / 1000 : -1;
@@ -83,15 +83,16 @@ int cmd_workers(cli *c, int argc, char **argv)
     static const usage use = {
         .synopsis = "workers [QUEUE]",
         .about =
-            "Lists workers that have reported within 30 s, once for each of their queues, with "
-            "what they did\n"
-            "since they started. REPORT shows how old the report is. LOST counts leases that "
-            "ended before\n"
-            "their jobs, and results that came too late. RUN is the average time of a handler.",
+            "Lists workers that have reported within 30 s, with a line for each of their queues. "
+            "Counts\n"
+            "begin at the start of the worker. REPORT is the age of the report. LOST counts leases "
+            "that ended\n"
+            "before their jobs, and results that came too late. RUN is the average time of a "
+            "handler.",
         .more =
             "Programs that claim without the worker runtime, and `pgwork claim`, do not report. "
             "Ends with 1\n"
-            "when there is none.",
+            "when there are none.",
         .max = 1,
     };
     static const char *const headings[] = {"WORKER",    "QUEUE",    "UP>",   "REPORT>",
@@ -115,16 +116,17 @@ int cmd_demand(cli *c, int argc, char **argv)
 {
     pgw_demand_opts o = PGW_DEMAND_OPTS_INIT;
     int64_t n = 0;
-    const opt opts[] = {{0, "at-most", "N", "count no further than N (10000)", .big = &o.at_most},
-                        {'w', "within", "TIME", "with delayed jobs that are due within TIME (0)",
-                         .ms = &o.within_ms, .max = CLI_DAY},
+    const opt opts[] = {{0, "at-most", "N", "count up to N jobs (10000)", .big = &o.at_most},
+                        {'w', "within", "TIME",
+                         "also count delayed jobs that are due within TIME (0)", .ms = &o.within_ms,
+                         .max = CLI_DAY},
                         {.name = NULL}};
     static const usage use = {
         .synopsis = "demand QUEUE [--at-most N] [-w TIME]",
         .about =
             "Prints one number for autoscalers: how many jobs are ready, leased, or due within "
             "TIME.\n"
-            "Of a paused queue only leased ones count; a queue that is not there has none.",
+            "In a paused queue, only leased jobs count. The number of a missing queue is 0.",
         .min = 1,
         .max = 1,
         .missing = "QUEUE",

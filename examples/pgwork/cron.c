@@ -19,7 +19,7 @@ static int cron_misfire(cli *c, pgw_misfire *misfire, const char *word)
         }
     }
     if (!word) return CLI_DONE;
-    return cli_fail(CLI_USAGE, NULL, "%s: --misfire is \"%s\": allowed is once, skip or all",
+    return cli_fail(CLI_USAGE, NULL, "%s: --misfire is \"%s\": expected once, skip or all",
                     c->command, word);
 }
 

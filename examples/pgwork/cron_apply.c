@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: PostgreSQL
  *
- * pgwork cron apply: makes the schedules those of a file, all or none.
+ * pgwork cron apply: creates and changes the schedules of a file, all or none.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -43,7 +43,7 @@ typedef struct apply {
     cli *c;
     const char *file;
     int line;
-    names before, named; /* in the database; in the file */
+    names before, named; /* those in the database; those in the file */
 } apply;
 
 static int apply_note(const pgw_cron_info *i, void *arg)
@@ -52,7 +52,7 @@ static int apply_note(const pgw_cron_info *i, void *arg)
     return 0;
 }
 
-static void apply_tell(const apply *a, const char *what, const char *name)
+static void apply_report(const apply *a, const char *what, const char *name)
 {
     if (a->c->json) {
         out o;
@@ -67,9 +67,9 @@ static void apply_tell(const apply *a, const char *what, const char *name)
     free(visible);
 }
 
-/* -- words of a line, as a shell has them --------------------------------------------------- */
+/* -- words of a line, quoted as in a shell -------------------------------------------------- */
 
-/* Copies one word down to @p to; false: a quote is not closed. */
+/* Copies one word to @p to. False: a quote is not closed. */
 static bool word_read(char **from, char *to)
 {
     char *at = *from, quote = 0;
@@ -88,7 +88,7 @@ static bool word_read(char **from, char *to)
     return !quote;
 }
 
-/* How many words there are, in the line's own memory; -1: told. */
+/* Splits a line in place. Returns the number of words, or -1 after an error. */
 static int line_split(const apply *a, char *line, char **words)
 {
     int n = 0;
@@ -129,7 +129,7 @@ static int apply_line(apply *a, char *line)
         return code != CLI_DONE ? code : CLI_USAGE;
     }
     names_add(&a->named, d.name);
-    apply_tell(a, names_have(&a->before, d.name) ? "set" : "new", d.name);
+    apply_report(a, names_have(&a->before, d.name) ? "set" : "new", d.name);
     return CLI_DONE;
 }
 
@@ -153,7 +153,7 @@ static int apply_prune(apply *a)
     for (size_t i = 0; i < a->before.count; i++) {
         if (names_have(&a->named, a->before.at[i])) continue;
         if (pgw_cron_drop(a->c->h, a->before.at[i]) < 0) return cli_fail_at(a->c->h);
-        apply_tell(a, "removed", a->before.at[i]);
+        apply_report(a, "removed", a->before.at[i]);
     }
     return CLI_DONE;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: PostgreSQL
  *
- * filter: the options that say which jobs are meant, the same for lists and for operations.
+ * filter: the options that select jobs, the same for lists and for bulk operations.
  */
 #ifndef FILTER_H
 #define FILTER_H
@@ -28,16 +28,15 @@ typedef struct filter {
     {'t', "tag", "TAG", "with this tag", .text = &(p)->f.tag}, \
     {0, "key", "KEY", "with this unique key", .text = &(p)->f.key}, \
     {0, "group", "GROUP", "of this group", .text = &(p)->f.group}, \
-    {0, "holder", "NAME", "held by it", .text = &(p)->f.holder}, \
-    {0, "error", "TEXT", "whose error contains TEXT, or is of this sort", .text = &(p)->f.error}, \
-    {0, "older-than", "TIME", "enqueued longer ago", .ms = &(p)->older_ms, .max = 10 * CLI_YEAR}, \
-    {0, "newer-than", "TIME", "enqueued since then", .ms = &(p)->newer_ms, .max = 10 * CLI_YEAR}
+    {0, "holder", "NAME", "held by this holder", .text = &(p)->f.holder}, \
+    {0, "error", "TEXT", "error contains TEXT, or is like this line of --by-error", .text = &(p)->f.error}, \
+    {0, "older-than", "TIME", "enqueued longer ago than TIME", .ms = &(p)->older_ms, .max = 10 * CLI_YEAR}, \
+    {0, "newer-than", "TIME", "enqueued within the last TIME", .ms = &(p)->newer_ms, .max = 10 * CLI_YEAR}
 /* clang-format on */
 
-/** When the options are read: words and times from now become a filter. CLI_DONE, or CLI_USAGE,
- * told. */
+/** Completes the filter from the options: state and times. */
 int filter_settle(const cli *c, filter *p);
-/** Is anything given beyond queue, state and kind? */
+/** Does the filter use more than queue, state and kind? */
 bool filter_searches(const filter *p);
 
 #endif

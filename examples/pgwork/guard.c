@@ -60,6 +60,6 @@ int guard_run(guard *g)
 
 int guard_refused(const cli *c, pgw_status st, int code)
 {
-    int told = signals_failed(c, st);
-    return st == PGW_ELOCKED ? code : told;
+    int failed = signals_failed(c, st);
+    return st == PGW_ELOCKED ? code : failed;
 }

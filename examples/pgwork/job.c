@@ -141,7 +141,7 @@ static bool job_member(const reading *r, const json *name, const json *v)
     return false;
 }
 
-/* What the model says holds for those of two that exclude each other if the line has neither. */
+/* Of two members that exclude each other: the option counts only if the line has neither. */
 static bool job_one_of(const reading *r, int64_t *a, int64_t *b, int64_t model_a, int64_t model_b,
                        int64_t no_b, const char *no)
 {
@@ -152,8 +152,8 @@ static bool job_one_of(const reading *r, int64_t *a, int64_t *b, int64_t model_a
     return true;
 }
 
-/* The members come in any order, and each replaces what the model says; of the two that say when it
- * begins, or ends, one replaces both. */
+/* Members may come in any order. Each replaces the option of its name. One of delay_ms and run_at
+ * replaces both options; so does one of ttl_ms and expires_at. */
 static bool job_full(const reading *r, const json *v)
 {
     json name, item;

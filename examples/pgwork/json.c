@@ -11,7 +11,7 @@ typedef struct cursor {
     const char *why;
 } cursor;
 
-/* A limit of ours: PostgreSQL takes more. */
+/* Our limit; PostgreSQL accepts more. */
 static const char json_too_deep[] = "nested deeper than " JSON_DEPTH_TEXT " levels";
 
 static void json_blanks(cursor *c)
@@ -63,7 +63,7 @@ static bool json_number(cursor *c)
     return true;
 }
 
-/* Four hexadecimal digits; -1: they are none. */
+/* The value of four hexadecimal digits, or -1. */
 static long json_hex(cursor *c)
 {
     long unit = 0;
@@ -77,7 +77,7 @@ static long json_hex(cursor *c)
     return unit;
 }
 
-/* What stands behind "\u"; the second half of a pair too. -1: wrong, and c->why says so. */
+/* The code point after "\u", or of a surrogate pair. -1: not valid, with the error in c->why. */
 static long json_unicode(cursor *c)
 {
     long unit = json_hex(c);
@@ -93,7 +93,7 @@ static long json_unicode(cursor *c)
     return -1;
 }
 
-/* Behind the opening quote. @p t: takes what it says, or NULL. */
+/* Reads a string after its opening quote. @p t: receives the text, or NULL. */
 static bool json_string(cursor *c, buf *t)
 {
     static const char escapes[] = "\"\\/bfnrt", plain[] = "\"\\/\b\f\n\r\t";
@@ -134,7 +134,7 @@ static bool json_string(cursor *c, buf *t)
 
 static bool json_value(cursor *c, json *v, int depth);
 
-/* Behind the opening bracket. */
+/* Reads the rest after the opening bracket. */
 static bool json_items(cursor *c, bool names, int depth)
 {
     char close = names ? '}' : ']';

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: PostgreSQL
  *
- * json: a strict reader (RFC 8259, and what jsonb refuses besides: NUL and lone surrogates). It
- * builds no tree: a value is a slice of the text it was found in.
+ * json: a strict reader (RFC 8259). Like jsonb it also refuses NUL and lone surrogates. It builds
+ * no tree: a value is a slice of the text.
  */
 #ifndef JSON_H
 #define JSON_H
@@ -30,18 +30,18 @@ typedef struct json {
 } json;
 
 #define JSON_WHY 160
-/** The whole of @p text is one value. When it is not, @p why says what is wrong with it, and where:
+/** Reads @p text, which must be one value. Otherwise @p why has the error and its place:
  * "not valid JSON: expected a value at column 5". */
 bool json_read(json *v, const char *text, size_t size, char why[JSON_WHY]);
 
-/* The rest takes values that json_read() found good. */
+/* The other functions take values that json_read() has accepted. */
 
-/** Walks an array or object: start from *at = 0. @p name may be NULL for arrays. False at the end.
- */
+/** Iterates over an array or object, beginning with *at = 0. @p name may be NULL for arrays. False
+ * at the end. */
 bool json_next(const json *v, size_t *at, json *name, json *item);
-/** The member of that name; the last one wins, as in jsonb. */
+/** The member of that name; the last one, as in jsonb. */
 bool json_member(const json *v, const char *name, size_t name_size, json *item);
-/** Adds what a string says, or any other value as it is written. */
+/** Adds the text of a string, or the JSON of any other value. */
 void json_add_text(buf *t, const json *v);
 /** Is it the string @p s? */
 bool json_is(const json *v, const char *s, size_t size);

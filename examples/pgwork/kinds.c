@@ -19,7 +19,7 @@ static char *kinds_keep(const char *text, size_t n)
     return kept;
 }
 
-/* The words of a command: no quotes, and no shell. Free the first one, and the array. */
+/* Splits a command at blanks, without quotes. The caller frees the first word and the array. */
 static char **kinds_split(const char *text)
 {
     size_t n = 0;
@@ -79,8 +79,8 @@ static int kinds_take(const cli *c, kinds *k, const wordlist *words, const char 
     for (size_t i = 0; i < words->count; i++) {
         const char *word = words->at[i], *is = strchr(word, '=');
         if (is && set(kinds_find(k, word, (size_t)(is - word)), is + 1)) continue;
-        return cli_fail(CLI_USAGE, NULL, "%s: --%s is \"%s\": allowed is %s", c->command, name,
-                        word, allowed);
+        return cli_fail(CLI_USAGE, NULL, "%s: --%s is \"%s\": expected %s", c->command, name, word,
+                        allowed);
     }
     return CLI_DONE;
 }

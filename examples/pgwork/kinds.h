@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: PostgreSQL
  *
- * kinds: the options of "work" that are for one kind of jobs, such as --kind KIND=COMMAND.
+ * kinds: the options of "work" for one kind of jobs, such as --kind KIND=COMMAND.
  */
 #ifndef KINDS_H
 #define KINDS_H
@@ -9,7 +9,7 @@
 
 typedef struct kind {
     char *name;
-    char **command; /* NULL-terminated; NULL: the one of all other kinds */
+    char **command; /* NULL-terminated; NULL: the command of all other kinds */
     pgw_kind_opts opts;
 } kind;
 
@@ -18,8 +18,7 @@ typedef struct kinds {
     size_t count;
 } kinds;
 
-/** CLI_DONE, or CLI_USAGE: what is wrong was said. Each word is KIND=VALUE. Caller frees with
- * kinds_free(). */
+/** Reads words of the form KIND=VALUE. Free the result with kinds_free(). */
 int kinds_read(const cli *c, kinds *k, const wordlist *commands, const wordlist *jobs,
                const wordlist *timeouts);
 void kinds_free(kinds *k);

@@ -62,7 +62,7 @@ static const verb *find(const char *name)
 static int unknown(const char *name)
 {
     char hint[64] = "pgwork help";
-    if (cli_is_dsn(name)) { /* psql takes one there */
+    if (cli_is_dsn(name)) { /* psql takes a connection string there */
         return cli_fail(CLI_USAGE, CLI_HINT_ARGV, "expected a command, not a connection string");
     }
     const char *nearest = opts_nearest(commands, name);
@@ -84,17 +84,18 @@ static int overview(void)
         "  1  nothing was found, or at least a part was refused\n"
         "  2  a bad option, argument or input; over a limit\n"
         "  3  no server, or no answer in time: not applied, try again. Commands that work in "
-        "pieces\n"
-        "     (enqueue, purge, drop, redrive, reschedule, migrate, reap) print what is done\n"
+        "batches\n"
+        "     (enqueue, purge, drop, redrive, reschedule, bulk, migrate, reap) print what is done\n"
         "  4  the database or the schema is missing, or has another version\n"
         "  5  the role lacks a right, or the server is read-only or behind a pooler\n"
         "  6  the answer was lost: it may have been applied\n"
         "  7  extended, but the job was cancelled\n"
         "  8  any other error: of the server, out of memory, output not written\n"
         "  74        lock, sem run: lost while the command ran\n"
-        "  75        lock, sem run, sem acquire: not obtained; sem extend, sem release: not now;\n"
-        "            wait: not over in time\n"
-        "  126, 127  work, lock, sem run: the command cannot be started, or does not exist\n"
+        "  75        lock, sem run, sem acquire, rate run, rate take: not obtained in time;\n"
+        "            sem extend, sem release: not now; wait: not over in time\n"
+        "  126, 127  work, lock, sem run, rate run: the command cannot be started, or does not "
+        "exist\n"
         "  128+N     ended by signal N\n");
     return cli_finish(CLI_DONE);
 }
@@ -114,7 +115,7 @@ static int cmd_help(cli *c, int argc, char **argv)
     const verb *v = find(a.at[0]);
     if (!v) return unknown(a.at[0]);
     c->command = v->name;
-    c->help = a.count == 1; /* "help queue create": the second word finds the verb, then asks it */
+    c->help = a.count == 1; /* "help queue create" prints the usage of the verb */
     char *words[] = {a.at[0], a.count > 1 ? a.at[1] : NULL, (char[]){"--help"}, NULL};
     return v->run(c, a.count > 1 ? 3 : 1, words);
 }
@@ -133,8 +134,8 @@ static int cmd_version(cli *c, int argc, char **argv)
     return cli_finish(CLI_DONE);
 }
 
-/* A closed stdin, stdout or stderr would be the next file to be opened. What stands there instead
- * can be written to no more than it could: who claims has to notice that nobody is told. */
+/* If stdin, stdout or stderr is closed, the next file that is opened would get its number. Opens a
+ * file there that cannot be written, so that a claim notices that its output is lost. */
 static void fill_standard_files(void)
 {
     int fd;

@@ -11,7 +11,7 @@
 #include "term.h"
 #include "text.h"
 
-/* The options of every command; the last row ends the table. */
+/* Options that every command accepts. The last row ends the table. */
 #define OPTS_GLOBAL 10
 static void opts_global(cli *c, opt rows[OPTS_GLOBAL])
 {
@@ -83,16 +83,16 @@ int opts_which(const cli *c, bool said, const char *ways)
 
 static int opts_bad(const cli *c, const opt *o, const char *value, const char *allowed)
 {
-    return cli_fail(CLI_USAGE, NULL, "%s: --%s is \"%s\": allowed is %s", c->command, o->name,
-                    value, allowed);
+    return cli_fail(CLI_USAGE, NULL, "%s: --%s is \"%s\": expected %s", c->command, o->name, value,
+                    allowed);
 }
 
-/* Stores @p value where the row says. CLI_DONE or CLI_USAGE. */
+/* Checks @p value and stores it where the row points. CLI_DONE or CLI_USAGE. */
 static int opts_store(const cli *c, const opt *o, const char *value)
 {
     char allowed[96];
     int64_t n;
-    /* a file may have any name */
+    /* the name of a file may be any bytes */
     if (strcmp(o->value, "FILE") != 0 && text_utf8_span(value, strlen(value)) < strlen(value)) {
         return opts_refuse(c, NULL, "not UTF-8: the value of --", o->name);
     }
@@ -139,7 +139,7 @@ static int opts_store(const cli *c, const opt *o, const char *value)
     return opts_bad(c, o, value, allowed);
 }
 
-/* A row by its letter, or by its name of @p size bytes. */
+/* Finds a row by its letter, or by its name of @p size bytes. */
 static const opt *opts_find(const opt *o, char letter, const char *name, size_t size)
 {
     for (; o->name; o++) {
@@ -162,12 +162,12 @@ static int opts_unknown(const cli *c, const char *word, const char *hint)
     for (size_t i = 0; i < sizeof secrets / sizeof *secrets; i++) {
         if (strncmp(word, secrets[i], strlen(secrets[i])) != 0) continue;
         hint = CLI_HINT_ARGV;
-        word = secrets[i]; /* not what may stand behind it */
+        word = secrets[i]; /* without a value after it, which may be secret */
     }
     return opts_refuse(c, hint, "unknown option ", word);
 }
 
-/* One word that begins with a dash, and perhaps the next one, its value. CLI_DONE or CLI_USAGE. */
+/* Parses one option, and its value if it has one. CLI_DONE or CLI_USAGE. */
 static int opts_word(cli *c, const opt *own, const opt *global, char **argv, int *i)
 {
     const char *word = argv[*i];
@@ -203,7 +203,7 @@ static int opts_word(cli *c, const opt *own, const opt *global, char **argv, int
 static int opts_list_property(const pgw_property *p, void *arg)
 {
     const cli *c = arg;
-    bool secret = strcmp(p->name, "dsn") == 0; /* may hold a password */
+    bool secret = strcmp(p->name, "dsn") == 0; /* may contain a password */
     const char *value = secret ? "" : p->value;
     if (c->json) {
         out o;
@@ -224,7 +224,7 @@ static int opts_list_property(const pgw_property *p, void *arg)
     return 0;
 }
 
-/* What can be answered without the command: -V and -X list. */
+/* Options that need no command: -V and -X list. */
 static int opts_answer(cli *c)
 {
     if (c->version) {
@@ -241,7 +241,7 @@ static int opts_answer(cli *c)
     return OPTS_GO;
 }
 
-/* Where "--" stands in @p words, or NULL. */
+/* The first "--" in @p words, or NULL. */
 static char **opts_dashes(char **words)
 {
     while (*words && strcmp(*words, "--") != 0) words++;
@@ -257,7 +257,7 @@ int opts_parse(cli *c, args *a, const usage *use, const opt *opts, int argc, cha
     a->command = NULL;
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--") == 0) {
-            /* before all arguments it only ends the options, if another one leads to the command */
+            /* a "--" before an argument ends the options, if a second one precedes the command */
             char **next = use->command && a->count < use->min ? opts_dashes(argv + i + 1) : NULL;
             char **end = next ? next : use->command ? argv + i : argv + argc;
             while (argv + ++i < end) a->at[a->count++] = argv[i];
@@ -294,7 +294,7 @@ int opts_parse(cli *c, args *a, const usage *use, const opt *opts, int argc, cha
     return OPTS_GO;
 }
 
-/* How many letters have to be added, dropped or exchanged; both words are short. */
+/* The edit distance of two short words. */
 static size_t opts_distance(const char *a, const char *b)
 {
     size_t row[32], n = strlen(b);
@@ -330,7 +330,7 @@ static bool opts_is_option(const char *word)
     return word && word[0] == '-' && word[1] != '\0' && strcmp(word, "--") != 0;
 }
 
-/* Those of every command may stand before the verb; *i comes behind them. */
+/* Parses common options before the verb. *i is moved behind them. */
 static int opts_before_verb(cli *c, const char *fallback, char **argv, int *i)
 {
     opt global[OPTS_GLOBAL];
@@ -339,7 +339,7 @@ static int opts_before_verb(cli *c, const char *fallback, char **argv, int *i)
         const char *word = argv[*i];
         bool named = word[1] == '-';
         if (!opts_find(global, named ? 0 : word[1], word + 2, strcspn(word + 2, "="))) {
-            if (fallback) break; /* it is for that verb to know */
+            if (fallback) break; /* an option of the fallback */
             return opts_unknown(c, word, "write the options of a verb after it");
         }
         int code = opts_word(c, NULL, global, argv, i);
@@ -363,7 +363,7 @@ int opts_dispatch(cli *c, const usage *use, const verb *verbs, const char *fallb
         code = opts_answer(c);
         return code != OPTS_GO ? code : opts_refuse(c, NULL, "missing: ", use->missing);
     }
-    if (!own) at--; /* as if the verb stood there */
+    if (!own) at--; /* argv[0] stands for the verb */
     for (const verb *v = verbs; v->name; v++) {
         if (strcmp(v->name, name) != 0) continue;
         const char *command = c->command;

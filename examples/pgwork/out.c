@@ -31,7 +31,7 @@ void buf_puts(buf *t, const char *s)
     buf_add(t, s, strlen(s));
 }
 
-/* As JSON escapes it. */
+/* Adds a JSON escape. */
 static void out_add_unseen(buf *t, uint32_t c)
 {
     char escape[16];
@@ -48,7 +48,7 @@ void buf_add_json(buf *t, const char *bytes, size_t n)
 {
     static const char from[] = "\"\\\b\f\n\r\t", to[] = "\"\\bfnrt";
     buf_add(t, "\"", 1);
-    size_t plain = 0, i = 0, step; /* bytes[plain .. i) goes out as it is */
+    size_t plain = 0, i = 0, step; /* bytes[plain .. i) needs no escape */
     for (; i < n; i += step) {
         uint32_t unseen = text_unseen(&step, bytes + i, n - i);
         const char *at = memchr(from, bytes[i], sizeof from - 1);
@@ -71,7 +71,7 @@ void buf_add_json_text(buf *t, const char *json)
     size_t n = strlen(json), plain = 0, i = 0, step;
     for (; i < n; i += step) {
         uint32_t unseen = text_unseen(&step, json + i, n - i);
-        if (unseen < 0x7f || unseen == 0xfffd) continue; /* blanks between words */
+        if (unseen < 0x7f || unseen == 0xfffd) continue; /* whitespace between tokens */
         buf_add(t, json + plain, i - plain);
         out_add_unseen(t, unseen);
         plain = i + step;
@@ -280,7 +280,7 @@ void table_age(table *t, int64_t ms)
     table_text(t, ms < 0 ? NULL : text_age(age, ms));
 }
 
-/* In columns of a terminal: a Chinese character takes two, an accent that stands alone none. */
+/* The width on a terminal: a Chinese character has two columns, a combining accent none. */
 static size_t table_width(const char *s)
 {
     size_t width = 0;
@@ -308,7 +308,7 @@ static void table_put(const char *s, size_t width, bool right, bool last)
 
 void table_end(table *t)
 {
-    /* what is shown is UTF-8, whatever the user's locale is */
+    /* wcwidth() needs a UTF-8 locale, whatever the user's is */
     locale_t utf8 = newlocale(LC_CTYPE_MASK, "C.UTF-8", (locale_t)0), before = uselocale(utf8);
     size_t *width = cli_alloc(t->columns * sizeof *width);
     for (size_t i = 0; i < t->columns; i++) {

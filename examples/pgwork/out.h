@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: PostgreSQL
  *
  * out: data for programs (one JSON object per line) and for people (columns). Text from the
- * database never reaches a terminal raw: what text_unseen() names is escaped, not sent.
+ * database never reaches a terminal raw: characters that text_unseen() names are escaped.
  */
 #ifndef OUT_H
 #define OUT_H
@@ -12,18 +12,18 @@
 
 #include "pgwork.h"
 
-/* A growing text, always terminated. Start from {0}. */
+/* A growing text, always terminated. Initialize with {0}. */
 typedef struct buf {
     char *at;
     size_t size, capacity;
 } buf;
 void buf_add(buf *t, const char *bytes, size_t n);
 void buf_puts(buf *t, const char *s);
-/** As a JSON string with its quotes; what is no UTF-8, and NUL, becomes U+FFFD. */
+/** Adds a JSON string with its quotes. Bytes that are not UTF-8, and NUL, become U+FFFD. */
 void buf_add_json(buf *t, const char *bytes, size_t n);
-/** What is JSON already; what stands unseen in its strings is escaped. */
+/** Adds JSON, and escapes invisible characters in its strings. */
 void buf_add_json_text(buf *t, const char *json);
-/** Text, with what is unseen in it escaped. */
+/** Adds text, and escapes invisible characters. */
 void buf_add_visible(buf *t, const char *value);
 void buf_free(buf *t);
 
@@ -41,11 +41,11 @@ void out_base64(out *o, const char *name, const void *bytes, size_t n); /* NULL:
 void out_end(out *o);
 void out_number(const char *name, int64_t value); /* an object of one member */
 
-/** All that a job says. @p claimed: with token and body, as its holder may see it. @p running_us:
- * with its handler since; 0: not known. */
+/** Everything about a job. @p claimed: includes token and body, for its holder. @p running_us: when
+ * its handler started; 0: not known. */
 void out_job(const pgw_job *job, bool claimed, int64_t running_us);
 
-/* Columns: a heading that ends with '>' is aligned to the right. */
+/* Columns. One whose heading ends with '>' is aligned to the right. */
 typedef struct table {
     const char *const *headings;
     size_t columns, cells, capacity;
@@ -55,10 +55,10 @@ void table_begin(table *t, const char *const *headings, size_t columns);
 void table_text(table *t, const char *value); /* NULL and "" show as "-" */
 void table_int(table *t, int64_t value);
 void table_age(table *t, int64_t ms); /* negative: "-" */
-/** Prints (nothing when there are no rows) and frees. */
+/** Prints the table, if it has rows, and frees it. */
 void table_end(table *t);
 
-/** As buf_add_visible() makes it: caller frees. */
+/** The text of buf_add_visible(). The caller frees it. */
 char *out_visible(const char *value);
 
 #endif

@@ -17,7 +17,7 @@ void sd_notify(const char *state)
     size_t n = path ? strlen(path) : 0;
     if (n == 0 || n >= sizeof to.sun_path || (*path != '/' && *path != '@')) return;
     memcpy(to.sun_path, path, n);
-    if (*path == '@') to.sun_path[0] = '\0'; /* Linux's abstract names */
+    if (*path == '@') to.sun_path[0] = '\0'; /* an abstract socket of Linux */
     int fd = socket(AF_UNIX, SOCK_DGRAM, 0);
     if (fd < 0) return;
     socklen_t size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + n);

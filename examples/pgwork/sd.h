@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: PostgreSQL
  *
- * sd: tells systemd how we are, by its datagram protocol; without systemd it does nothing.
+ * sd: reports our state to systemd by its datagram protocol. Without systemd it does nothing.
  */
 #ifndef SD_H
 #define SD_H
 
 #include <stdint.h>
 
-/** "READY=1", "STOPPING=1", "STATUS=..."; several lines at once are fine. */
+/** Sends "READY=1", "STOPPING=1", "STATUS=...", or several lines of these. */
 void sd_notify(const char *state);
-/** How often WATCHDOG=1 has to come, in ms, halved for safety; 0: nobody waits for it. */
+/** How often to send WATCHDOG=1, in ms: half of the timeout. 0: there is no watchdog. */
 int64_t sd_watchdog_ms(void);
 
 #endif

@@ -15,17 +15,17 @@
 static pgw_stop *volatile signals_stop;
 static pgw_reaper *signals_reaper;
 static volatile sig_atomic_t signals_seen, signals_last;
-static bool signals_no_hang_up; /* it was ignored when we came */
+static bool signals_no_hang_up; /* HUP was ignored at the start */
 
-/* -- commands that run ---------------------------------------------------------------------- */
+/* -- running commands ----------------------------------------------------------------------- */
 
 #define SIGNALS_CHILDREN 1024 /* of pgwork work -j */
 
-static atomic_int signals_children[SIGNALS_CHILDREN]; /* a process, or -group; 0: free */
+static atomic_int signals_children[SIGNALS_CHILDREN]; /* a process, or minus a group; 0: free */
 static atomic_int signals_starting;
 
-/* To each command, and with @p family to what it has started. */
-static void signals_tell_children(int number, bool family)
+/* Sends a signal to each command, with @p family also to its children. */
+static void signals_send_children(int number, bool family)
 {
     for (int i = 0; i < SIGNALS_CHILDREN; i++) {
         int whom = atomic_load(&signals_children[i]);
@@ -42,7 +42,7 @@ static bool signals_knows(pid_t pid)
     return false;
 }
 
-/* Does a command get what the terminal sends, as we do? */
+/* Does a command share the terminal with us? */
 static bool signals_share_terminal(void)
 {
     for (int i = 0; i < SIGNALS_CHILDREN; i++)
@@ -50,10 +50,10 @@ static bool signals_share_terminal(void)
     return false;
 }
 
-/* Buries processes that commands have left to us. A command's own end is for who runs it to ask
- * for: what died is looked at first, then whether a command is just being started, then if it is
- * one. What lies behind a command comes when that one is buried. */
-static void signals_bury(void)
+/* Reaps processes that commands have left to us, but not commands: child_run() waits for these. So
+ * it only peeks at a dead process, and stops if a command is being started or the process is one.
+ * It is called again when that command is reaped. */
+static void signals_reap(void)
 {
     for (;;) {
         siginfo_t dead;
@@ -68,7 +68,7 @@ static void signals_handle_child(int number)
 {
     int saved = errno;
     (void)number;
-    signals_bury();
+    signals_reap();
     errno = saved;
 }
 
@@ -85,17 +85,17 @@ int signals_child_started(pid_t whom)
         if (atomic_compare_exchange_strong(&signals_children[i], &nobody, whom)) slot = i;
     }
     atomic_fetch_sub(&signals_starting, 1);
-    signals_bury();
+    signals_reap();
     return slot;
 }
 
 void signals_child_ended(int slot)
 {
     if (slot >= 0) atomic_store(&signals_children[slot], 0);
-    signals_bury();
+    signals_reap();
 }
 
-/* -- what signals do ------------------------------------------------------------------------ */
+/* -- handlers ------------------------------------------------------------------------------- */
 
 static void signals_handle(int number)
 {
@@ -103,15 +103,15 @@ static void signals_handle(int number)
     signals_last = number;
     signals_seen = signals_seen + 1;
     if (signals_seen > 2) {
-        signals_tell_children(SIGKILL, true);
+        signals_send_children(SIGKILL, true);
         _exit(128 + number);
     }
     pgw_stop_notify(signals_stop);
     errno = saved;
 }
 
-/* What a terminal sends to us it has sent to a command that shares it, too: it is for the command
- * to heed, or not, as a shell leaves it. */
+/* INT or QUIT. A terminal sends it also to a command that shares the terminal. Then the command
+ * decides, as under a shell. */
 static void signals_handle_key(int number, siginfo_t *info, void *context)
 {
     (void)context;
@@ -119,10 +119,10 @@ static void signals_handle_key(int number, siginfo_t *info, void *context)
     signals_handle(number);
 }
 
-/* We cannot go on. */
+/* A fault: kill the commands, then die of the signal. */
 static void signals_handle_fault(int number)
 {
-    signals_tell_children(SIGKILL, true);
+    signals_send_children(SIGKILL, true);
     signal(number, SIG_DFL);
     raise(number);
 }
@@ -130,11 +130,11 @@ static void signals_handle_fault(int number)
 static void signals_handle_pass(int number)
 {
     int saved = errno;
-    signals_tell_children(number, false);
+    signals_send_children(number, false);
     errno = saved;
 }
 
-/* Asks once, and only who was not asked yet: a terminal that goes may say so several times. */
+/* Counts only as a first signal, because a closing terminal may send HUP several times. */
 static void signals_handle_hang_up(int number)
 {
     if (signals_seen == 0) signals_handle(number);
@@ -146,7 +146,7 @@ static void signals_handle_reload(int number)
     pgw_reaper_reload(signals_reaper);
 }
 
-/* Blocked when we came, it would never be heard. */
+/* A signal may be blocked from the start. */
 static void signals_unblock(int number)
 {
     sigset_t set;
@@ -166,12 +166,12 @@ static void signals_set(int number, void (*handler)(int))
         action.sa_sigaction = signals_handle_key;
         action.sa_flags |= SA_SIGINFO;
     }
-    sigfillset(&action.sa_mask); /* one after the other, so that the count is exact */
+    sigfillset(&action.sa_mask); /* one at a time, so that the count is exact */
     sigaction(number, &action, NULL);
     signals_unblock(number);
 }
 
-/* What nohup has had ignored, or a shell for its background jobs, stays so. False: that is so. */
+/* False: the signal is ignored, by nohup or by a shell for a background job, and stays ignored. */
 static bool signals_set_unless_ignored(int number, void (*handler)(int))
 {
     struct sigaction before;
@@ -180,8 +180,8 @@ static bool signals_set_unless_ignored(int number, void (*handler)(int))
     return true;
 }
 
-/* Signals that would end us alone, and leave a command without what is held for it. Somebody else's
- * handler, such as a sanitizer's, stays. */
+/* For signals that would end only us, while the command runs on without its lock or lease. Another
+ * handler, such as that of a sanitizer, stays. */
 static void signals_set_where_default(int number, void (*handler)(int))
 {
     struct sigaction before;
@@ -211,7 +211,7 @@ static void signals_set_others(void)
 #endif
 }
 
-/* A signal of this list's first name; 0: it is none that can be passed on. */
+/* The signal of a name of @p n bytes; 0: it cannot be passed on. */
 static int signals_named(const char *name, size_t n)
 {
     static const struct {
@@ -253,9 +253,9 @@ int signals_install(cli *c)
     signals_set_unless_ignored(SIGINT, signals_handle);
     signals_no_hang_up = !signals_set_unless_ignored(SIGHUP, signals_handle_hang_up);
     signals_set_unless_ignored(SIGQUIT, signals_handle);
-    /* what cannot be written is an error of that write, not the end of the program */
+    /* a failed write then returns an error, and does not end the program */
     signals_set(SIGPIPE, SIG_IGN);
-    /* who ignores it, as the one who started us may have, is not told how a command ended */
+    /* it may be ignored from the start, and then waitpid() returns no status */
     signals_set(SIGCHLD, signals_handle_child);
     signals_set_others();
     return CLI_DONE;
@@ -271,7 +271,7 @@ int signals_open(cli *c)
 void signals_on_reload(pgw_reaper *r)
 {
     signals_reaper = r;
-    /* who ignores a terminal that goes may still be asked by hand, and a reload does no harm */
+    /* even if HUP was ignored: an operator may send it, and a reload does no harm */
     signals_set(SIGHUP, r                    ? signals_handle_reload
                         : signals_no_hang_up ? SIG_IGN
                                              : signals_handle_hang_up);

@@ -9,7 +9,7 @@
 #include "cli.h"
 #include "json.h"
 
-/* The length of the name of the place that begins at @p brace; 0: none does. */
+/* The length of the name of a placeholder at @p brace; 0: there is none. */
 static size_t template_name(const char *brace)
 {
     static const char letters[] =
@@ -45,7 +45,7 @@ static bool template_of_job(buf *t, const char *name, size_t n, const pgw_job *j
     return true;
 }
 
-/* @p unread: why the payload could not be read. */
+/* Fills one word. @p unread: the reason if the payload could not be read. */
 static bool template_word(buf *t, const char *word, const pgw_job *job, const json *payload,
                           const char *unread, char *why, size_t why_size)
 {

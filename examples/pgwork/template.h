@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: PostgreSQL
  *
- * template: the words of a command with places in them.
+ * template: the words of a command, with placeholders.
  *
  *   {id} {attempt} {queue} {kind}   of the job
- *   {name} or {.name}               the payload's member; the dot when the job has one of that name
+ *   {name} or {.name}               a member of the payload; the dot is needed if it is named id,
+ * ...
  *   {{name}}                        the text {name}
  *
- * All other braces stand for themselves. A place is a name of letters, digits, '_' and '-', so
- * `awk '{ print $1 }'` needs no care.
+ * Other braces are not changed. A placeholder contains only letters, digits, '_' and '-', so
+ * `awk '{ print $1 }'` needs no escape.
  */
 #ifndef TEMPLATE_H
 #define TEMPLATE_H
@@ -17,12 +18,12 @@
 
 #include "pgwork.h"
 
-/** The command for this job, NULL-terminated: caller frees with template_free(). NULL: @p why says
- * which place stays empty. @p ours: it is not the payload's fault, but beyond what we can read. */
+/** The command for this job, NULL-terminated; free it with template_free(). NULL: @p why names the
+ * placeholder without a value. @p ours: the payload is valid, but this program cannot read it. */
 char **template_fill(char *const *words, const pgw_job *job, bool *ours, char *why,
                      size_t why_size);
 void template_free(char **words);
-/** Is there a place in @p word? */
+/** Is there a placeholder in @p word? */
 bool template_has_place(const char *word);
 
 #endif

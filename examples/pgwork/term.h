@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: PostgreSQL
  *
- * term: what only a terminal gets to see: colours, and a progress bar.
+ * term: colours and a progress bar, only on a terminal.
  */
 #ifndef TERM_H
 #define TERM_H
@@ -10,16 +10,15 @@
 
 typedef enum term_kind { TERM_PLAIN, TERM_BOLD, TERM_RED, TERM_GREEN, TERM_YELLOW } term_kind;
 
-/** Decides once: stdout is a terminal, and neither NO_COLOR nor TERM=dumb nor @p no_color say no.
- */
+/** Decides whether to use colours: stdout is a terminal, and none of NO_COLOR, TERM=dumb and
+ * @p no_color is set. */
 void term_begin(bool no_color);
-/** The sequence that switches stdout, or "". */
+/** The escape sequence for a style, or "". */
 const char *term_style(term_kind kind);
-/** Cursor home and the rest cleared, on a terminal. Returns whether it is one. */
+/** Moves the cursor home and clears the screen. Returns whether stdout is a terminal. */
 bool term_home(void);
 
-/* A bar on stderr, drawn ten times a second at most. Nothing is drawn elsewhere than on a terminal.
- */
+/* A bar on stderr, drawn at most ten times a second, and only on a terminal. */
 typedef struct progress {
     bool on;
     const char *what;
@@ -28,6 +27,6 @@ typedef struct progress {
 } progress;
 void progress_begin(progress *p, bool wanted, const char *what, int64_t total);
 void progress_at(progress *p, int64_t part, int64_t count);
-void progress_end(progress *p); /* wipes the line */
+void progress_end(progress *p); /* clears the line */
 
 #endif

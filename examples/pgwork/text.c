@@ -11,7 +11,7 @@ bool text_to_int(int64_t *n, const char *word)
     bool negative = *word == '-';
     if (negative) word++;
     if (*word == '\0') return false;
-    int64_t sum = 0; /* counted downwards: there is one more negative number */
+    int64_t sum = 0; /* negative, because INT64_MIN has no positive counterpart */
     for (; *word; word++) {
         if (*word < '0' || *word > '9') return false;
         int digit = *word - '0';
@@ -23,7 +23,7 @@ bool text_to_int(int64_t *n, const char *word)
     return true;
 }
 
-/* At most @p width digits at *word, which moves behind them. */
+/* Reads up to @p width digits, and moves *word behind them. */
 static bool text_digits(int64_t *n, const char **word, int width)
 {
     int used = 0;
@@ -66,8 +66,8 @@ bool text_to_ms(int64_t *ms, const char *word)
     return true;
 }
 
-/* Days since 1970-01-01 in the Gregorian calendar; the year begins in March, so leap days come
- * last. */
+/* Days since 1970-01-01 in the Gregorian calendar. Years are counted from March, so that a leap day
+ * is the last of its year. */
 static int64_t text_days(int64_t y, int64_t m, int64_t d)
 {
     if (m <= 2) y--;
@@ -112,7 +112,7 @@ bool text_to_time_us(int64_t *us, const char *word)
         if (*word == ':') word++;
         if (*word && !text_fixed(&zone_m, &word, 2, 0)) return false;
     } else if (sign != 'Z') {
-        return false; /* without a zone it would mean something else on every machine */
+        return false; /* without a zone the time would depend on the machine */
     }
     bool leap = (y % 4 == 0 && y % 100 != 0) || y % 400 == 0;
     if (*word || y < 1970 || mo < 1 || mo > 12 || d < 1 || h > 23 || mi > 59 || s > 59 ||
@@ -152,7 +152,7 @@ char *text_time(char buf[TEXT_TIME], int64_t us)
     char day[16];
     if (!gmtime_r(&s, &tm) || strftime(day, sizeof day, "%m-%dT%H:%M:%S", &tm) == 0) day[0] = '\0';
     int year =
-        day[0] != '\0' ? tm.tm_year + 1900 : 0; /* four digits or more, before the year 1, too */
+        day[0] != '\0' ? tm.tm_year + 1900 : 0; /* at least four digits, also before the year 1 */
     snprintf(buf, TEXT_TIME, "%0*d-%s.%06dZ", year < 0 ? 5 : 4, year, day, (int)rest);
     return buf;
 }
@@ -163,7 +163,7 @@ size_t text_utf8_char(const unsigned char *s, size_t n)
     if (s[0] < 0x80) return 1;
     size_t size = s[0] >= 0xf0 ? 4 : s[0] >= 0xe0 ? 3 : 2;
     if (s[0] < 0xc2 || s[0] > 0xf4 || n < size) return 0;
-    /* the second byte's range keeps out overlong forms, surrogates and what is over U+10FFFF */
+    /* the range of the second byte excludes overlong forms, surrogates and values over U+10FFFF */
     unsigned char low = s[0] == 0xe0 ? 0xa0 : s[0] == 0xf0 ? 0x90 : 0x80;
     unsigned char high = s[0] == 0xed ? 0x9f : s[0] == 0xf4 ? 0x8f : 0xbf;
     if (s[1] < low || s[1] > high) return 0;
@@ -184,9 +184,8 @@ size_t text_utf8_span(const char *s, size_t n)
     return n;
 }
 
-/* Unicode's category Cf, the separators of lines and paragraphs, and letters that are blank. Two
- * names that differ by such a character look alike, and a mark of direction turns the rest of the
- * line around. */
+/* Category Cf of Unicode, separators of lines and paragraphs, and blank letters. Two names that
+ * differ by such a character look the same, and a direction mark reverses the rest of the line. */
 static bool text_is_unseen(uint32_t c)
 {
     static const uint32_t ranges[][2] = {
@@ -252,7 +251,7 @@ int64_t text_now_us(void)
     return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
 }
 
-/* A lease goes on while the machine is suspended: as in the library. */
+/* Counts while the machine is suspended, as leases do. The library uses the same clock. */
 #ifdef __linux__
 #define TEXT_CLOCK CLOCK_BOOTTIME
 #else

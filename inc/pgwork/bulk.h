@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: PostgreSQL
  *
  * @file pgwork/bulk.h
- * One filter for lists and for operations on many jobs.
+ * Filters for jobs, lists by filter, and operations on all jobs that match a filter.
  */
 #ifndef PGWORK_BULK_H
 #define PGWORK_BULK_H
@@ -18,38 +18,37 @@ extern "C" {
 /* clang-format off */
 typedef struct pgw_filter {
     size_t struct_size;
-    const char *queue;       /* NULL in any field: whatever it is */
+    const char *queue;       /* NULL in a field: any */
     pgw_state state;         /* PGW_STATE_ANY: all */
     const char *kind;
-    const char *tag;         /* one of its tags */
+    const char *tag;         /* one of the tags */
     const char *key, *group, *holder;
-    const char *error;       /* its error contains this, or is of this sort: pgw_dead_errors_each() */
-    int64_t created_from_us; /* PGW_NONE: whenever */
-    int64_t created_to_us;   /* before this time; PGW_NONE: whenever */
+    const char *error;       /* text in the error, or an error of pgw_dead_errors_each() */
+    int64_t created_from_us; /* PGW_NONE: no limit */
+    int64_t created_to_us;   /* before this time; PGW_NONE: no limit */
 } pgw_filter;
 #define PGW_FILTER_INIT {sizeof(pgw_filter), NULL, PGW_STATE_ANY, NULL, NULL, NULL, NULL, NULL, NULL, PGW_NONE, PGW_NONE}
 typedef struct pgw_search_opts {
     size_t struct_size;
     const pgw_filter *filter; /* NULL: all jobs */
-    int64_t after_id;         /* behind this one; PGW_NONE: from the first */
+    int64_t after_id;         /* only higher ids; PGW_NONE: all */
     int limit;                /* 1 .. 100,000 */
 } pgw_search_opts;
 #define PGW_SEARCH_OPTS_INIT {sizeof(pgw_search_opts), NULL, PGW_NONE, 100}
 /* clang-format on */
 /**
- * Lists jobs that fit a filter, in the order of their ids.
+ * Lists jobs that match a filter, in the order of their ids.
  *
  * @param h      the handle
  * @param opts   which ones; NULL: the defaults
  * @param fn     called for each until it returns non-zero
  * @param arg    its second argument
- * @param go_on  takes the id behind which there are more to look at; PGW_NONE: that was all. May be
- *   NULL
+ * @param go_on  takes the after_id of the next call; PGW_NONE: there are no more jobs. May be NULL
  * @returns
  * - PGW_OK
- * - PGW_OUTCOME_EMPTY: there is none among those it looked at
- * @note Queue, state and kind are found as pgw_jobs_each() finds them. Everything else is looked
- * for among these, 100,000 at a call.
+ * - PGW_OUTCOME_EMPTY: this call found none
+ * @note A call searches 100,000 jobs of the queue, state and kind. It checks the other fields of
+ * the filter job by job.
  *
  *     static int show(const pgw_job *job, void *arg)
  *     {
@@ -72,19 +71,19 @@ typedef struct pgw_dead_errors {
     const char *queue, *kind;
     const char *error; /* the last line, numbers and ids masked as "#" */
     int64_t n, first_us, last_us;
-    int64_t last_id; /* a job to look at */
+    int64_t last_id; /* the newest of these jobs */
 } pgw_dead_errors;
 /**
- * Groups dead letters by kind and sort of error, the largest group first.
+ * Counts dead letters by kind and masked error, the most frequent error first.
  *
  * @param h      the handle
- * @param queue  of this one; NULL: of all
+ * @param queue  the queue; NULL: all
  * @param fn     called for each until it returns non-zero
  * @param arg    its second argument
  * @returns
  * - PGW_OK
  * - PGW_OUTCOME_EMPTY: there are none
- * @note It looks at the newest 100,000 of each queue.
+ * @note It reads the newest 100,000 of each queue.
  *
  *     static int show(const pgw_dead_errors *e, void *arg)
  *     {
@@ -105,8 +104,8 @@ typedef enum pgw_bulk_verb {
     PGW_BULK_CANCEL,     /* ready, delayed and leased jobs */
     PGW_BULK_REDRIVE,    /* dead letters */
     PGW_BULK_RESCHEDULE, /* delayed jobs: run_at_us or delay_ms */
-    PGW_BULK_PURGE,      /* ready, delayed, dead or finished jobs, as the filter's state says */
-    PGW_BULK_MOVE,       /* ready and delayed jobs and dead letters: to */
+    PGW_BULK_PURGE,      /* jobs of the filter's state: ready, delayed, dead, done or cancelled */
+    PGW_BULK_MOVE,       /* ready jobs, delayed jobs and dead letters: to */
     PGW_BULK_PRIORITY    /* the same: priority */
 } pgw_bulk_verb;
 typedef struct pgw_bulk_opts {
@@ -114,8 +113,8 @@ typedef struct pgw_bulk_opts {
     pgw_bulk_verb verb;
     const pgw_filter *filter; /* with a queue */
     bool dry_run;             /* only count */
-    int64_t limit;            /* at most so many; PGW_UNLIMITED: all */
-    const char *to;           /* the other queue */
+    int64_t limit;            /* at most, the oldest first; PGW_UNLIMITED: all */
+    const char *to;           /* the target queue */
     int priority;             /* 0 .. 9 */
     int64_t run_at_us;        /* as in pgw_reschedule() */
     int64_t delay_ms;
@@ -123,19 +122,19 @@ typedef struct pgw_bulk_opts {
 #define PGW_BULK_OPTS_INIT {sizeof(pgw_bulk_opts), PGW_BULK_CANCEL, NULL, false, PGW_UNLIMITED, NULL, PGW_DEFAULT, PGW_NONE, 0}
 /* clang-format on */
 /**
- * Does something to all jobs that fit a filter.
+ * Applies one operation to all jobs that match a filter.
  *
  * @param h     the handle
- * @param opts  what, and to which ones
- * @param n     takes how many, also after a failure; may be NULL
- * @param more  takes whether a dry run ended before it had looked at all; may be NULL
+ * @param opts  the operation and the filter
+ * @param n     takes the number of jobs, also after a failure; may be NULL
+ * @param more  takes true if a dry run stopped before it had read all jobs; may be NULL
  * @returns
  * - PGW_OK
  * - PGW_ENOTFOUND: no such queue
- * - PGW_EPAUSED: the other queue is drained
- * @note It works in slices of 10,000, as pgw_queue_purge(); the view `log` has a row for all of
- * them, with the role that did it. A dry run looks at a million jobs. Jobs keep their ids. A job
- * whose unique key is taken in the other queue stays. Cannot be armed.
+ * - PGW_EPAUSED: the target queue is drained
+ * @note It works in batches of 10,000 jobs, as pgw_queue_purge() does. The view `log` gets one row
+ * for all batches, with the role. A dry run counts up to a million jobs. Jobs keep their ids. A job
+ *   stays if its unique key is taken in the target queue. It cannot be armed.
  *
  *     pgw_filter f = PGW_FILTER_INIT;
  *     pgw_bulk_opts o = PGW_BULK_OPTS_INIT;
@@ -159,12 +158,12 @@ typedef struct pgw_log_info {
  * Lists bulk operations of the last 90 days, the newest first.
  *
  * @param h      the handle
- * @param limit  at most so many, 1 .. 100,000
+ * @param limit  the number of entries, 1..100,000
  * @param fn     called for each until it returns non-zero
  * @param arg    its second argument
  * @returns
  * - PGW_OK
- * - PGW_OUTCOME_EMPTY: there is none
+ * - PGW_OUTCOME_EMPTY: there are none
  *
  *     static int show(const pgw_log_info *l, void *arg)
  *     {

@@ -46,12 +46,13 @@ typedef enum pgw_misfire {
 /* clang-format off */
 typedef struct pgw_cron_opts {
     size_t struct_size;
-    const char *zone;    /* one of the server's pg_timezone_names; NULL: UTC. Not CET, EET, EST, HST,
-                          * MET, MST or WET, abbreviations to the server, without summer time: Europe/Berlin for example */
+    const char *zone;    /* a name of pg_timezone_names, such as Europe/Berlin; NULL: UTC. CET, EET, EST, HST, MET, MST
+                          * and WET are refused: to the server they are abbreviations without summer time */
     const char *queue;   /* a tick is a job in this queue; NULL: a node holds it */
-    const pgw_job_spec *job;  /* the job, or kind, payload and body for the node; NULL: none. Not for it: run_at_us,
-                          * delay_ms, group, expires_us (it has ttl_ms), meta, op. The key's scope is PGW_KEY_SCOPE_UNFINISHED, its policy PGW_KEY_POLICY_SKIP: with a key,
-                          * no tick adds a job while that of another is unfinished. Up to 30 tags */
+    const pgw_job_spec *job;  /* the job; without a queue: kind, payload and body for the node; NULL: none. It must not set
+                          * run_at_us, delay_ms, group, expires_us (use ttl_ms), meta or op. With a key, no tick adds
+                          * a job while an earlier one is unfinished: the scope is PGW_KEY_SCOPE_UNFINISHED, the
+                          * policy PGW_KEY_POLICY_SKIP. Up to 30 tags */
     pgw_misfire misfire;
     int misfire_max;     /* 1 .. 1000 */
     int64_t grace_ms;    /* up to a day: a tick that is later counts as missed; at least 1000 with
@@ -118,9 +119,9 @@ PGW_API pgw_status pgw_cron_next(pgw *h, const char *expression, const pgw_cron_
  * starts. If expression and zone do not change, the next tick does not change.
  *
  * @param h           the handle
- * @param schedule    its name, as those of queues
- * @param expression  when
- * @param opts        what, and how; NULL: the defaults
+ * @param schedule    its name, with the limits of a queue's name
+ * @param expression  the times of its ticks
+ * @param opts        zone, queue, job and policies; NULL: the defaults
  * @param next_us     takes the time of the next tick (PGW_NONE: it is paused); may be NULL
  * @returns
  * - PGW_OK
@@ -151,7 +152,8 @@ PGW_API pgw_status pgw_cron_create(pgw *h, const char *schedule, const char *exp
  */
 PGW_API pgw_status pgw_cron_pause(pgw *h, const char *schedule);
 /**
- * Resumes a schedule. It is planned from now; ticks during the pause are not made up for.
+ * Resumes a schedule. Its next tick is planned from now. Ticks that were due during the pause are
+ * lost.
  *
  * @param h         the handle
  * @param schedule  its name
@@ -209,11 +211,11 @@ typedef struct pgw_cron_info {
     int64_t grace_ms, jitter_ms, timeout_ms;
     bool paused;
     int64_t next_us, last_us;   /* the next tick (PGW_NONE: none, or paused), and the last one that happened (PGW_NONE: none) */
-    const char *holder;         /* of the tick that runs, since and until when; NULL: none */
+    const char *holder;         /* of the held tick, with since_us and until_us; NULL: none is held */
     int64_t since_us, until_us;
     int attempt;
-    const char *error;          /* why it does not run (a zone that no longer exists, a drained queue), or that a tick
-                                 * was dropped and none has succeeded since; or NULL */
+    const char *error;          /* why it does not run, such as a drained queue, or that a tick was dropped and no later
+                                 * one has succeeded; NULL: no error */
     int64_t error_us;
 } pgw_cron_info;
 /* clang-format on */
@@ -316,7 +318,7 @@ PGW_API pgw_status pgw_cron_finish(pgw *h, pgw_token token, const char *error);
  *
  * @param h           the handle
  * @param token       of the tick
- * @param timeout_ms  from now; PGW_DEFAULT: as the schedule says
+ * @param timeout_ms  from now; PGW_DEFAULT: that of the schedule
  * @param until_us    takes when it ends; may be NULL
  * @returns
  * - PGW_OK

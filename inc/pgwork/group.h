@@ -87,13 +87,13 @@ PGW_API pgw_status pgw_group_reset(pgw *h, const char *queue, const char *group)
  */
 PGW_API pgw_status pgw_group_hold(pgw *h, const char *queue, const char *group, int64_t for_ms);
 /**
- * Ends each cause that stops a group: a hold, a job that keeps its place while it waits for a
- * retry, a dead letter. These jobs keep their state and give up their places.
+ * Ends a hold of a group, and frees the places of jobs that stop it: retries and dead letters. The
+ * state of these jobs does not change.
  *
  * @param h      the handle
  * @param queue  the queue
  * @param group  the group
- * @param freed  takes how many places; may be NULL
+ * @param freed  takes the number of these jobs; may be NULL
  * @returns
  * - PGW_OK
  * - PGW_ENOTFOUND
@@ -107,11 +107,11 @@ PGW_API pgw_status pgw_group_unblock(pgw *h, const char *queue, const char *grou
  * @param h        the handle
  * @param queue    the queue
  * @param group    the group
- * @param deleted  takes how many, also after a failure; may be NULL
+ * @param deleted  takes the number of deleted jobs, also after a failure; may be NULL
  * @returns
  * - PGW_OK
  * - PGW_ENOTFOUND
- * @note It works in pieces of 10,000, as pgw_queue_purge() does. Cannot be armed.
+ * @note It works in batches of 10,000 jobs, as pgw_queue_purge() does. It cannot be armed.
  *
  *     st = pgw_group_purge(h, "mail", "customer-7", &n);
  */

@@ -103,7 +103,7 @@ typedef enum pgw_key_scope {
 /** What an enqueue does when its unique key is taken. */
 typedef enum pgw_key_policy {
     PGW_KEY_POLICY_SKIP,    /* nothing: PGW_OUTCOME_EXISTS */
-    PGW_KEY_POLICY_REPLACE, /* put what key_replace names into the waiting job:
+    PGW_KEY_POLICY_REPLACE, /* replace what key_replace names in the waiting job:
                              * PGW_OUTCOME_REPLACED; if that job runs: PGW_OUTCOME_EXISTS */
     PGW_KEY_POLICY_ERROR,   /* fail: PGW_EEXISTS */
     PGW_KEY_POLICY_DELAY /* debounce: replace payload and time of the waiting job. It runs when no
@@ -130,16 +130,16 @@ typedef struct pgw_job_spec {
     int priority;             /* 0 (first) .. 9 */
     int64_t run_at_us;        /* not before, server's clock, up to ten years from now; PGW_NONE: at once */
     int64_t delay_ms;         /* or: time from now, up to ten years; not together with run_at_us */
-    int max_attempts;         /* 1 .. 1000, or PGW_UNLIMITED; PGW_DEFAULT: as the queue says */
-    int64_t lease_ms;         /* 100 .. 86,400,000; PGW_DEFAULT: as the claim or the queue says */
+    int max_attempts;         /* 1 .. 1000, or PGW_UNLIMITED; PGW_DEFAULT: those of the queue */
+    int64_t lease_ms;         /* 100 .. 86,400,000; PGW_DEFAULT: that of the claim or the queue */
     const char *const *tags;
     size_t tags_count;        /* up to 32, each 1 to 255 bytes */
     const char *key;          /* unique key, 1 to 255 bytes; NULL: none */
     pgw_key_scope key_scope;
     pgw_key_policy key_policy;
     int64_t key_period_ms;    /* for PGW_KEY_SCOPE_PERIOD and PGW_KEY_POLICY_DELAY: 1 ms to a year */
-    const char *group;        /* has a limit (pgwork/group.h), 1 to 255 bytes; NULL: none */
-    int64_t expires_us;       /* not started after it, server's clock; PGW_NONE: never. See pgw_queue_opts.expired */
+    const char *group;        /* a group, which has a limit: see pgwork/group.h; 1 to 255 bytes; NULL: none */
+    int64_t expires_us;       /* not started after this time, server's clock; PGW_NONE: never. See pgw_queue_opts.expired */
     const char *meta;         /* a JSON object that a claim returns, such as a trace context; NULL: none.
                                * "timeout_ms" in it, 1 .. 2,592,000,000: the job's timeout in a worker */
     const char *op;           /* operation id, a UUID as text: with it the enqueue can be repeated; NULL: none. It is
@@ -304,7 +304,7 @@ typedef struct pgw_claim_opts {
     size_t queues_count; /* 1 .. 64 */
     int max;             /* 1 .. 10,000 jobs */
     const char *holder;  /* name of the holder, up to 255 bytes; NULL: property `holder` (host:pid) */
-    int64_t lease_ms;    /* 100 .. 86,400,000; PGW_DEFAULT: as the queue says. A lease of the job overrides it */
+    int64_t lease_ms;    /* 100 .. 86,400,000; PGW_DEFAULT: that of the queue. A lease of the job overrides it */
     int64_t wait_ms;     /* longest wait for a first job; 0: none; PGW_UNLIMITED: until stopped */
     bool apart;           /* jobs will be finished one by one in long transactions */
 } pgw_claim_opts;
@@ -342,7 +342,7 @@ typedef struct pgw_claim_opts {
  *             ref = pgw_job_ref(job);
  *             work(pgw_job_payload(job));
  *             st = pgw_complete(h, pgw_job_queue(job), &ref, 1, NULL);
- *             if (st == PGW_ELEASE) work("too late: somebody else may have done it");
+ *             if (st == PGW_ELEASE) work("too late: another worker may have done it");
  *         }
  *         pgw_batch_free(batch);
  *     }
@@ -391,7 +391,7 @@ typedef struct pgw_complete_opts {
  *     pgw_complete_opts o = PGW_COMPLETE_OPTS_INIT;
  *     o.outputs = &output;
  *     if (pgw_complete(h, "images", &ref, 1, &o) == PGW_ELEASE)
- *         puts(ref.outcome == PGW_ENOTFOUND ? "it is gone" : "somebody else has it");
+ *         puts(ref.outcome == PGW_ENOTFOUND ? "it is gone" : "another worker has it");
  */
 PGW_API pgw_status pgw_complete(pgw *h, const char *queue, pgw_ref *refs, size_t n,
                                 const pgw_complete_opts *opts);
@@ -400,7 +400,7 @@ PGW_API pgw_status pgw_complete(pgw *h, const char *queue, pgw_ref *refs, size_t
 typedef struct pgw_fail_opts {
     size_t struct_size;
     const char *error; /* text kept with the job, cut at 8,000 bytes; what is not UTF-8 becomes "?" */
-    int64_t retry_ms;  /* delay of the next attempt, up to a year; PGW_DEFAULT: exponential backoff with full jitter as the queue says */
+    int64_t retry_ms;  /* delay of the next attempt, up to a year; PGW_DEFAULT: the exponential backoff of the queue, with full jitter */
     bool dead;         /* true: a dead letter at once */
 } pgw_fail_opts;
 #define PGW_FAIL_OPTS_INIT {sizeof(pgw_fail_opts), NULL, PGW_DEFAULT, false}
@@ -456,17 +456,17 @@ typedef struct pgw_hold_opts {
 #define PGW_HOLD_OPTS_INIT {sizeof(pgw_hold_opts), 1000, NULL}
 /* clang-format on */
 /**
- * Postpones jobs and holds their queue, in one transaction: no job of the queue is claimed until
- * the time is over. For a service that says "too many requests, come again in 30 s". No attempt is
- * charged. If the queue is held for longer already, that stays.
+ * Delays jobs and holds their queue for the same time, in one transaction. While a queue is held,
+ * no job of it is claimed. Use it for a service that answers "too many requests, retry after 30 s".
+ * No attempt is counted. If the queue is already held for longer, that end counts.
  *
  * @param h      the handle
  * @param queue  their queue
  * @param refs   jobs and tokens; takes their outcomes, as in pgw_complete()
  * @param n      1..10000
- * @param opts   how long, and why; NULL: the defaults
+ * @param opts   the time and the reason; NULL: the defaults
  * @returns as pgw_complete(), and
- * - PGW_ELOCKED: a transaction that stays open has changed the queue; nothing was done
+ * - PGW_ELOCKED: an open transaction has changed the queue; nothing was done
  * @note If all jobs are refused, the queue is not held. pgw_queue_unhold() ends a hold.
  *
  *     pgw_hold_opts o = PGW_HOLD_OPTS_INIT;
@@ -489,8 +489,7 @@ PGW_API pgw_status pgw_release(pgw *h, const char *queue, pgw_ref *refs, size_t 
 
 typedef struct pgw_extend_opts {
     size_t struct_size;
-    int64_t
-        lease_ms; /* from now, 100 .. 86,400,000; PGW_DEFAULT: as the job, else the queue says */
+    int64_t lease_ms; /* from now, 100 .. 86,400,000; PGW_DEFAULT: that of the job or its queue */
 } pgw_extend_opts;
 /* clang-format off */
 #define PGW_EXTEND_OPTS_INIT {sizeof(pgw_extend_opts), PGW_DEFAULT}
@@ -501,7 +500,7 @@ typedef struct pgw_extend_opts {
  * @param h      the handle
  * @param queue  their queue
  * @param refs   jobs and tokens; takes their outcomes, as in pgw_complete(), and
- *               PGW_OUTCOME_CANCEL: extended, but somebody cancelled the job: stop; PGW_ELOCKED:
+ *               PGW_OUTCOME_CANCEL: extended, but the job was cancelled: stop; PGW_ELOCKED:
  *               another transaction has locked the job
  * @param n      1..10000
  * @param opts   the new lease; NULL: the defaults

@@ -17,8 +17,9 @@ extern "C" {
  * The first enqueue creates its queue, unless the setting `implicit_queues` is off. A name has
  * 1..200 bytes of UTF-8 without control characters. If the queue does not exist, each verb on one
  * queue returns PGW_ENOTFOUND, except pgw_queue_create() and pgw_queues_each(). */
-/** The end of a job that was not started by its expires_us, or within its ttl_ms. It is never
- * started. A reaper removes it, also from a paused queue, and its unique key is free then. */
+/** What happens to an expired job: one that was not started by its expires_us or within its ttl_ms.
+ * No claim returns it. A reaper removes it, also from a paused queue, which frees its unique key.
+ */
 typedef enum pgw_expired {
     PGW_EXPIRED_DEFAULT = PGW_DEFAULT,
     PGW_EXPIRED_DEAD = 0, /* a dead letter with the error "expired"; no attempt is counted */
@@ -35,7 +36,7 @@ typedef struct pgw_queue_opts {
     int max_attempts;       /* 1 .. 1000, or PGW_UNLIMITED; default 10 */
     int max_bytes;          /* payload, body and meta together, 1 .. 268,435,455; default 16,777,216 */
     pgw_switch notify;      /* wake up waiting workers; default on */
-    pgw_expired expired;    /* the end of a job that was not started in time; default PGW_EXPIRED_DEAD */
+    pgw_expired expired;    /* what happens to an expired job; default PGW_EXPIRED_DEAD */
     pgw_switch payload_visible; /* pgwork_viewer sees payloads, outputs and meta; default off */
 } pgw_queue_opts;           /* PGW_DEFAULT in a field: unchanged; for a new queue, its default */
 #define PGW_QUEUE_OPTS_INIT {sizeof(pgw_queue_opts), PGW_DEFAULT, PGW_DEFAULT, PGW_DEFAULT, PGW_DEFAULT, PGW_DEFAULT, PGW_DEFAULT, PGW_DEFAULT, PGW_SWITCH_DEFAULT, PGW_EXPIRED_DEFAULT, PGW_SWITCH_DEFAULT}
@@ -87,26 +88,26 @@ PGW_API pgw_status pgw_queue_resume(pgw *h, const char *queue);
 
 typedef struct pgw_queue_hold_opts {
     size_t struct_size;
-    int64_t for_ms;     /* from now, up to ten years; or */
-    int64_t until_us;   /* until then, server's clock: microseconds since 1970 */
+    int64_t for_ms;     /* from now, up to ten years; or: */
+    int64_t until_us;   /* until this time, server's clock */
     const char *reason; /* for operators, cut at 1,000 bytes; NULL: none */
 } pgw_queue_hold_opts;
 /* clang-format off */
 #define PGW_QUEUE_HOLD_OPTS_INIT {sizeof(pgw_queue_hold_opts), 0, 0, NULL}
 /* clang-format on */
 /**
- * Holds a queue: no claims until a time. A handler holds the queue of its job with pgw_hold() or
- * PGW_VERDICT_HOLD. A hold and a pause are independent: a queue that was paused, before the hold or
- * during it, is still paused when the hold ends. Running jobs go on.
+ * Holds a queue: stops claims until a time. Running jobs go on. A handler holds the queue of its
+ * job with pgw_hold() or PGW_VERDICT_HOLD. A hold and a pause are independent: a paused queue stays
+ * paused when the hold ends.
  *
  * @param h      the handle
  * @param queue  its name
- * @param opts   for_ms or until_us, and why
+ * @param opts   for_ms or until_us, and the reason
  * @returns
- * - PGW_OK: held, until then or longer. The latest end counts.
+ * - PGW_OK: held until then, or longer if it was held already: the latest end counts
  * - PGW_ENOTFOUND
- * - PGW_ELOCKED: a transaction that stays open has changed the queue
- * @note A reaper ends it in time. Without one, a claim does, a second later.
+ * - PGW_ELOCKED: an open transaction has changed the queue
+ * @note A reaper ends the hold on time. Without a reaper, a claim ends it a second later.
  *
  *     pgw_queue_hold_opts o = PGW_QUEUE_HOLD_OPTS_INIT;
  *     o.for_ms = 60000, o.reason = "the mail server is down";
@@ -123,7 +124,7 @@ PGW_API pgw_status pgw_queue_hold(pgw *h, const char *queue, const pgw_queue_hol
  * - PGW_OK
  * - PGW_OUTCOME_EMPTY: it was not held
  * - PGW_ENOTFOUND
- * - PGW_ELOCKED: a transaction that stays open has changed the queue
+ * - PGW_ELOCKED: an open transaction has changed the queue
  */
 PGW_API pgw_status pgw_queue_unhold(pgw *h, const char *queue);
 /**

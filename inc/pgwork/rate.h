@@ -14,32 +14,33 @@ extern "C" {
 
 /* ------------------------------------------------------------------------------------------- */
 /** @name Rates @{
- * At most so many takes of a name in any period, over all machines. A rate is a number of takes per
- * period, and a burst: how many can be taken at once after a pause. Any window of time W has at
- * most burst + W * n / per_ms takes, by the server's clock.
+ * A rate limits how often something happens, over all machines. A program takes from the rate
+ * before each action. A rate allows n takes per period. Its burst is the number of takes that are
+ * granted at once after a pause. Any window of time W has at most burst + W * n / per_ms takes, by
+ * the server's clock.
  *
- * A take is final. It is not returned by a transaction that rolls back, or by a program that ends.
- * An open transaction that has taken blocks no other take.
+ * A take is final, even if its transaction rolls back or its program ends. An open transaction that
+ * has taken blocks no other take.
  *
  * After a crash of the server the burst counts as used up. doc/rates.md has more.
  *
- * Names as for locks: UTF-8, 1..255 bytes. PGW_ENOTFOUND: no such rate. */
+ * Names: UTF-8, 1..255 bytes, as for locks. PGW_ENOTFOUND: no such rate. */
 
 typedef struct pgw_rate_opts {
     size_t struct_size;
     int n;          /* takes per period: 1..1000000, at most 1000 for each millisecond */
-    int burst;      /* so many at once: 1..1000000; PGW_DEFAULT: n */
+    int burst;      /* takes at once after a pause: 1..1000000; PGW_DEFAULT: n */
     int64_t per_ms; /* the period: 1..31536000000 (a year) */
 } pgw_rate_opts;
 /* clang-format off */
 #define PGW_RATE_OPTS_INIT {sizeof(pgw_rate_opts), 1, PGW_DEFAULT, 1000}
 /* clang-format on */
 /**
- * Makes a rate, or changes it. For operators.
+ * Creates a rate, or changes it. For operators.
  *
  * @param h     the handle
  * @param name  its name
- * @param opts  how many, and how often; NULL: the defaults, one per second
+ * @param opts  takes, period and burst; NULL: one take per second
  * @returns
  * - PGW_OK
  * - PGW_EINVAL
@@ -65,7 +66,7 @@ PGW_API pgw_status pgw_rate_drop(pgw *h, const char *name);
 typedef struct pgw_rate_take_opts {
     size_t struct_size;
     int n;              /* all or none; 1..the burst */
-    int64_t timeout_ms; /* wait so long, up to a year; 0: try; PGW_UNLIMITED: until stopped */
+    int64_t timeout_ms; /* longest wait, up to a year; 0: none; PGW_UNLIMITED: until stopped */
 } pgw_rate_take_opts;
 /* clang-format off */
 #define PGW_RATE_TAKE_OPTS_INIT {sizeof(pgw_rate_take_opts), 1, 0}
@@ -75,18 +76,17 @@ typedef struct pgw_rate_take_opts {
  *
  * @param h        the handle
  * @param name     the rate
- * @param opts     how many, and how long to wait; NULL: one, without waiting
- * @param wait_ms  takes 0, or in how many ms they can be taken at the earliest; may be NULL
+ * @param opts     number of takes, and longest wait; NULL: one, without a wait
+ * @param wait_ms  takes 0, or the time after which the take can be granted; may be NULL
  * @returns
- * - PGW_OK: taken
- * - PGW_ELOCKED: not taken. They cannot be taken within the time to wait; that is said at once.
+ * - PGW_OK: granted
+ * - PGW_ELOCKED: refused, because the wait would exceed timeout_ms. The call does not wait then.
  * - PGW_ELIMIT: more than the burst
  * - PGW_ECANCELED: stopped. The first notify of the handle's stop ends the wait.
  * - PGW_ENOTFOUND
- * - PGW_EUNKNOWN: they may be taken
- * @note Those who wait are not served in any order. Beside many takes of 1, a take of many may wait
- *   for long.
- * @note Only with timeout_ms 0 it can be armed by pgw_async().
+ * - PGW_EUNKNOWN: the take may have been granted
+ * @note Waiters are served in any order. A take of many may wait for long beside many takes of 1.
+ * @note It can be armed by pgw_async() only with timeout_ms 0.
  *
  *     pgw_rate_take_opts o = PGW_RATE_TAKE_OPTS_INIT;
  *     o.timeout_ms = 5000;
@@ -102,8 +102,8 @@ typedef struct pgw_rate_info {
     const char *name; /* borrowed during the callback */
     int n, burst;
     int64_t per_ms;
-    int64_t available; /* can be taken now */
-    int64_t next_ms;   /* until one can be taken; 0: now */
+    int64_t available; /* takes that are granted now */
+    int64_t next_ms;   /* time until one take is granted; 0: now */
 } pgw_rate_info;
 /**
  * Lists rates by name.
@@ -113,7 +113,7 @@ typedef struct pgw_rate_info {
  * @param arg  its second argument
  * @returns
  * - PGW_OK
- * - PGW_OUTCOME_EMPTY: there is none
+ * - PGW_OUTCOME_EMPTY: there are none
  *
  *     static int show(const pgw_rate_info *r, void *arg)
  *     {

@@ -24,7 +24,7 @@ extern "C" {
 /** @name Sentinels @{
  * Special values of numbers. For strings and arrays, NULL is "none" or the default, as the text of
  * each says. A duration of 0 is 0 ms: at once, without a wait. */
-#define PGW_DEFAULT   (-2)         /* in options: as the property, queue, job or schedule says */
+#define PGW_DEFAULT   (-2)         /* in options: that of the property, queue, job or schedule */
 #define PGW_UNLIMITED (-1)         /* for waits, deadlines and limits: no limit */
 #define PGW_NONE      0            /* for points in time (_us), ids, fences and processes: none */
 #define PGW_NO_FD     (-1)         /* for descriptors: none */
@@ -59,9 +59,9 @@ typedef enum pgw_switch {
     XX(ECANCELED, -6, "stopped on request, nothing was applied")                                   \
     XX(ETXN, -7, "the caller's transaction has already failed: roll it back")                      \
     XX(ERETRY, -8, "serialization failure, deadlock or short resources: repeat the transaction")   \
-    XX(ECONFLICT, -9, "somebody else wrote first")                                                 \
+    XX(ECONFLICT, -9, "another writer was faster")                                                 \
     XX(ELEASE, -10, "the lease is lost: the token is no longer the current one")                   \
-    XX(ELOCKED, -11, "held by someone else")                                                       \
+    XX(ELOCKED, -11, "another session holds it")                                                   \
     XX(EEXISTS, -12, "there already: the unique key or the name is taken")                         \
     XX(ENOTFOUND, -13, "no such job, queue or name")                                               \
     XX(ESCHEMA, -14, "the schema is missing, or of a version that this library does not support")  \
@@ -88,11 +88,11 @@ typedef enum pgw_status {
  * @returns static text: "PGW_ELEASE" for PGW_ELEASE, "PGW_?" for a number that is not a status
  *
  *     st = pgw_complete(h, "mail", &ref, 1, NULL);
- *     if (st == PGW_ELEASE) work("undo"); // somebody else may have the job
+ *     if (st == PGW_ELEASE) work("undo"); // another worker may have the job
  *     else if (pgw_is_retriable(st) || pgw_is_unknown(st)) work("repeat"); // the token decides
- *     else if (pgw_is_bug(st)) work("tell somebody");
+ *     else if (pgw_is_bug(st)) work("report it");
  *     else if (st < 0) fprintf(stderr, "%s: %s\n", pgw_status_name(st), pgw_status_text(st));
- *     if (pgw_is_lost(st)) work("leave the job to whoever may have it");
+ *     if (pgw_is_lost(st)) work("leave the job to another worker");
  */
 PGW_API const char *pgw_status_name(pgw_status st);
 /**

@@ -357,7 +357,7 @@ typedef struct pgw_table_get_opts {
  *     put.key = key, put.version = pgw_rows_version(rows, 0);
  *     put.cells = cells, put.cells_count = 2;
  *     st = pgw_table_update(h, t, &put, next);
- *     if (st == PGW_ECONFLICT) puts("somebody else wrote first");
+ *     if (st == PGW_ECONFLICT) puts("another writer was faster");
  *     pgw_rows_free(rows);
  */
 PGW_API pgw_status pgw_table_get(pgw *h, const pgw_table *t, const pgw_table_get_opts *opts,
@@ -382,7 +382,7 @@ typedef struct pgw_table_update_opts {
  * @param next  takes the next version; may be NULL. "": it is unknown, so read the row again.
  * @returns
  * - PGW_OK
- * - PGW_ECONFLICT: somebody else wrote or deleted the row since it was read; read it again. A
+ * - PGW_ECONFLICT: another session wrote or deleted the row since it was read; read it again. A
  *   trigger or a policy that prevents the write also returns this. pgw_table_process()
  *   distinguishes the two.
  * - PGW_ENOTFOUND: the row does not exist

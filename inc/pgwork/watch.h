@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: PostgreSQL
  *
  * @file pgwork/watch.h
- * What monitoring watches: workers, what they did, what is late, how much there is to do.
+ * Monitoring: reports of workers, counters, overdue jobs, and the demand for workers.
  */
 #ifndef PGWORK_WATCH_H
 #define PGWORK_WATCH_H
@@ -15,24 +15,24 @@ extern "C" {
 
 /* ------------------------------------------------------------------------------------------- */
 /** @name Workers (viewer) @{
- * Programs that call pgw_worker_run() report every few seconds. Others claim without a report. */
+ * Programs that call pgw_worker_run() report every few seconds. Other programs do not report. */
 typedef struct pgw_running_job {
     int64_t id;
     int attempt;
-    int64_t since_us; /* with its handler since, server's clock */
+    int64_t since_us; /* when its handler started, server's clock */
 } pgw_running_job;
 typedef struct pgw_worker_info {
     size_t struct_size;
     const char *name, *queue;
-    int64_t since_us, report_us; /* when it started, and its last report, server's clock */
+    int64_t since_us, report_us; /* when the worker started and reported last, server's clock */
     int concurrency, running;
     int64_t claimed, done, failed, dead, refused, lost; /* jobs of this queue */
     int64_t wait_us, run_us;                            /* sums */
-    const pgw_running_job *jobs; /* up to 100 that run for a second or longer */
+    const pgw_running_job *jobs; /* up to 100 jobs that have run for a second or longer */
     size_t jobs_count;
 } pgw_worker_info;
 /**
- * Lists workers that have reported within 30 s, once for each of their queues.
+ * Lists workers that have reported within 30 s, with one item for each of their queues.
  *
  * @param h      the handle
  * @param queue  only its workers; NULL: all
@@ -40,7 +40,7 @@ typedef struct pgw_worker_info {
  * @param arg    its second argument
  * @returns
  * - PGW_OK
- * - PGW_OUTCOME_EMPTY: there is none
+ * - PGW_OUTCOME_EMPTY: there are none
  *
  *     static int show(const pgw_worker_info *w, void *arg)
  *     {
@@ -56,13 +56,13 @@ PGW_API pgw_status pgw_workers_each(pgw *h, const char *queue,
 typedef struct pgw_queue_counts {
     size_t struct_size;
     const char *queue;
-    int64_t workers, running;                           /* that report, and their jobs */
-    int64_t claimed, done, failed, dead, refused, lost; /* ever: these only grow */
+    int64_t workers, running;                           /* workers that report; their jobs */
+    int64_t claimed, done, failed, dead, refused, lost; /* in total: never decrease */
     int64_t wait_us, run_us;                            /* sums */
-    int64_t wait[PGW_BUCKETS], run[PGW_BUCKETS];        /* jobs by waiting and by running time */
+    int64_t wait[PGW_BUCKETS], run[PGW_BUCKETS];        /* histograms of waiting and running time */
 } pgw_queue_counts;
 /**
- * Lists queues by name, with what their workers did since the queue was made.
+ * Lists queues by name, with the counters of all their workers since the queue was created.
  *
  * @param h      the handle
  * @param queue  only this one; NULL: all
@@ -70,9 +70,9 @@ typedef struct pgw_queue_counts {
  * @param arg    its second argument
  * @returns
  * - PGW_OK
- * - PGW_OUTCOME_EMPTY: there is none
- * @note Waiting time is that of jobs which were ready when they were enqueued: from the enqueue to
- *   the handler. Delayed jobs and retries are not in `wait`.
+ * - PGW_OUTCOME_EMPTY: there are none
+ * @note The waiting time is the time from the enqueue to the handler. Only jobs that were ready
+ * when they were enqueued count: `wait` has no delayed jobs and no retries.
  *
  *     static int show(const pgw_queue_counts *c, void *arg)
  *     {
@@ -90,9 +90,9 @@ PGW_API pgw_status pgw_counts_each(pgw *h, const char *queue,
 /* clang-format off */
 typedef struct pgw_wait_opts {
     size_t struct_size;
-    const char *queue;  /* its queue, which is faster; NULL: any */
+    const char *queue;  /* the queue of the job, which is faster; NULL: any */
     int64_t id;
-    int64_t timeout_ms; /* waits so long; PGW_UNLIMITED: until it is over */
+    int64_t timeout_ms; /* longest wait; PGW_UNLIMITED: no limit */
 } pgw_wait_opts;
 #define PGW_WAIT_OPTS_INIT {sizeof(pgw_wait_opts), NULL, PGW_NONE, PGW_UNLIMITED}
 /* clang-format on */
@@ -100,16 +100,18 @@ typedef struct pgw_wait_opts {
  * Waits until a job is over: done, a dead letter, or cancelled.
  *
  * @param h     the handle
- * @param opts  which one, and for how long
- * @param job   takes a batch of one, to free with pgw_batch_free(), with state, error and output;
- *   NULL if nothing of the job was kept
+ * @param opts  the job, and the longest wait
+ * @param job   takes a batch with this job: its state, error and output. The caller owns it (free
+ *              with pgw_batch_free). NULL: its queue did not keep the finished job.
  * @returns
- * - PGW_OK: it is over
+ * - PGW_OK: the job is over
  * - PGW_OUTCOME_EMPTY: it is not over yet
- * - PGW_ENOTFOUND: there is no such job; or it was over before, and not kept
+ * - PGW_ENOTFOUND: there is no such job, or it was over before the call and its queue did not keep
+ * it
  * - PGW_EMISUSE: a transaction is open
- * @note The queue needs a retention, or a finished job is gone with its output. It looks again and
- *   again, after a second at most; the first request to stop ends the wait.
+ * @note The queue needs a retention. Otherwise finished jobs are deleted at once, with their
+ * output. The call checks the job at least once a second. The first notify of the handle's stop
+ * ends the wait.
  *
  *     pgw_wait_opts o = PGW_WAIT_OPTS_INIT;
  *     pgw_batch *over;
@@ -125,23 +127,23 @@ PGW_API pgw_status pgw_job_wait(pgw *h, const pgw_wait_opts *opts, pgw_batch **j
 /** @} */
 
 /* ------------------------------------------------------------------------------------------- */
-/** @name Trouble and demand (viewer) @{ */
+/** @name Overdue jobs, gauges and demand (viewer) @{ */
 typedef struct pgw_overdue {
     size_t struct_size;
     const char *queue;
-    int64_t expired; /* jobs whose lease ended 2 s ago or earlier, and nobody took them */
-    int64_t due;     /* delayed jobs whose time came 2 s ago or earlier */
+    int64_t expired; /* leased jobs whose lease ended 2 s ago or earlier */
+    int64_t due;     /* delayed jobs that were due 2 s ago or earlier */
 } pgw_overdue;
 /**
- * Lists queues that have jobs, with what should not be there while a reaper runs.
+ * Lists queues that have jobs, with the number of overdue ones. While a reaper runs, these are 0.
  *
  * @param h        the handle
- * @param at_most  rows to look at for each number, 1 .. 100,000
+ * @param at_most  how many rows to check for each number, 1..100,000
  * @param fn       called for each until it returns non-zero
  * @param arg      its second argument
  * @returns
  * - PGW_OK
- * - PGW_OUTCOME_EMPTY: there is none
+ * - PGW_OUTCOME_EMPTY: there are none
  *
  *     static int show(const pgw_overdue *o, void *arg)
  *     {
@@ -155,10 +157,10 @@ PGW_API pgw_status pgw_overdue_each(pgw *h, int64_t at_most,
 
 typedef struct pgw_gauges {
     size_t struct_size;
-    int64_t horizon_ms;   /* the oldest transaction that holds vacuum back; 0: none is seen */
-    int64_t horizon_xids; /* the same in transactions, of slots and standbys, too */
-    int64_t reaper_ms;    /* since the reapers' last round; PGW_UNLIMITED: none */
-    int64_t reapers;      /* that were seen within 30 s */
+    int64_t horizon_ms; /* age of the oldest transaction that holds vacuum back; 0: none is seen */
+    int64_t horizon_xids; /* the same in transactions; includes slots and standbys */
+    int64_t reaper_ms;    /* time since the last round of the reapers; PGW_UNLIMITED: none */
+    int64_t reapers;      /* number of reapers seen within 30 s */
     int64_t stuck;        /* jobs that no reaper can move, up to 1000 */
 } pgw_gauges;
 #define PGW_GAUGES_INIT                               \
@@ -166,12 +168,12 @@ typedef struct pgw_gauges {
         sizeof(pgw_gauges), 0, 0, PGW_UNLIMITED, 0, 0 \
     }
 /**
- * Reads the numbers of the whole schema that show trouble first.
+ * Reads figures about the whole schema: held snapshots, reapers and stuck jobs.
  *
  * @param h       the handle
- * @param gauges  takes them
+ * @param gauges  takes the figures
  * @returns PGW_OK, or an error of any verb
- * @note Transactions of other users are seen with the rights of pg_read_all_stats.
+ * @note Without the rights of pg_read_all_stats it does not see transactions of other users.
  *
  *     pgw_gauges g = PGW_GAUGES_INIT;
  *     if (pgw_gauges_read(h, &g) == PGW_OK && g.horizon_ms > 600000) puts("vacuum is held back");
@@ -180,18 +182,18 @@ PGW_API pgw_status pgw_gauges_read(pgw *h, pgw_gauges *gauges);
 /* clang-format off */
 typedef struct pgw_demand_opts {
     size_t struct_size;
-    const char *queue; /* one that is not there has no jobs */
-    int64_t at_most;   /* counts so far, 1 .. 1,000,000 */
-    int64_t within_ms; /* delayed jobs due within this time count, 0 .. 86,400,000 */
+    const char *queue; /* if it does not exist, the demand is 0 */
+    int64_t at_most;   /* counts up to this number, 1 .. 1,000,000 */
+    int64_t within_ms; /* also counts delayed jobs due within this time, 0 .. 86,400,000 */
 } pgw_demand_opts;
 #define PGW_DEMAND_OPTS_INIT {sizeof(pgw_demand_opts), NULL, 10000, 0}
 /* clang-format on */
 /**
- * Counts the jobs that there are to work on, as one number for autoscalers: ready, leased, and
- * delayed jobs that are due soon. Of a paused queue only leased ones.
+ * Returns one number for autoscalers: the ready jobs, the leased jobs, and the delayed jobs that
+ * are due soon. In a paused queue only leased jobs count.
  *
  * @param h       the handle
- * @param opts    of which queue, and how far
+ * @param opts    the queue, and how far to count
  * @param demand  takes the number
  * @returns PGW_OK, or an error of any verb
  *

@@ -64,22 +64,21 @@ typedef enum pgw_verdict {
     PGW_VERDICT_DONE,    /* complete, with the output if one was set */
     PGW_VERDICT_RETRY,   /* fail: again after the backoff of its kind or queue, or the time set by
                             pgw_task_set_delay */
-    PGW_VERDICT_DEAD,    /* fail: to the dead letters at once */
-    PGW_VERDICT_SNOOZE,  /* again after the time set by pgw_task_set_delay, no attempt charged */
-    PGW_VERDICT_RELEASE, /* not started: ready again, behind waiting jobs, no attempt
-                            charged */
+    PGW_VERDICT_DEAD,    /* fail: a dead letter at once */
+    PGW_VERDICT_SNOOZE,  /* again after the time set by pgw_task_set_delay; no attempt is counted */
+    PGW_VERDICT_RELEASE, /* not started: ready again, behind waiting jobs; no attempt is counted */
     PGW_VERDICT_SETTLED, /* the handler finished the job itself, in its own transaction; the worker
                           * claims jobs apart from then on, see pgw_claim_opts */
-    PGW_VERDICT_HOLD /* as PGW_VERDICT_SNOOZE, and no job of its queue is claimed until then: see
-                        pgw_hold(). The error text is the reason. */
+    PGW_VERDICT_HOLD /* as PGW_VERDICT_SNOOZE, and holds the queue for the same time, as pgw_hold()
+                      * does; the error text is the reason */
 } pgw_verdict;
 
 /** Why a handler should give up, as bits. */
 typedef enum pgw_signal {
-    PGW_SIGNAL_LOST = 1,     /* the lease is gone: another worker may have the job; write nothing */
-    PGW_SIGNAL_CANCELED = 2, /* somebody cancelled the job */
-    PGW_SIGNAL_TIMEOUT = 4,  /* its time is over: `worker.job_timeout_ms`, or see pgw_kind_opts */
-    PGW_SIGNAL_STOPPING = 8  /* the worker was asked to stop for the second time */
+    PGW_SIGNAL_LOST = 1,     /* the lease is lost: another worker may have the job; write nothing */
+    PGW_SIGNAL_CANCELED = 2, /* the job was cancelled */
+    PGW_SIGNAL_TIMEOUT = 4, /* its timeout is over: `worker.job_timeout_ms`, or see pgw_kind_opts */
+    PGW_SIGNAL_STOPPING = 8 /* the worker was asked to stop for the second time */
 } pgw_signal;
 
 /** Handles one job, in a handler thread. @p task is borrowed until it returns. It must return: if
@@ -204,13 +203,13 @@ PGW_API pgw_status pgw_worker_new(const pgw_conf *conf, const pgw_worker_spec *s
 /** How a worker runs jobs of one kind. */
 typedef struct pgw_kind_opts {
     size_t struct_size;
-    int concurrency;        /* jobs at once, 1 .. 1024; PGW_DEFAULT: `worker.concurrency`, which is the most */
-    int max_attempts;       /* a failure after so many is the last, 1 .. 1000; PGW_DEFAULT: as job or queue say,
-                             * whose number counts, too: give PGW_UNLIMITED there */
-    int64_t timeout_ms;     /* 1 .. 2,592,000,000, or PGW_UNLIMITED; PGW_DEFAULT: `worker.job_timeout_ms`. A job's
-                             * own, "timeout_ms" in its meta, goes before */
-    int64_t backoff_ms;     /* first retry within, 0 .. a year; PGW_DEFAULT: as the queue says */
-    int64_t backoff_cap_ms; /* no retry later than, 0 .. a year; PGW_DEFAULT: 3,600,000. It needs backoff_ms */
+    int concurrency;        /* jobs at once, 1 .. 1024, at most `worker.concurrency`, which is PGW_DEFAULT */
+    int max_attempts;       /* attempts until a dead letter, 1 .. 1000; PGW_DEFAULT: those of job or queue. These
+                             * also limit a number given here, unless they are PGW_UNLIMITED */
+    int64_t timeout_ms;     /* 1 .. 2,592,000,000, or PGW_UNLIMITED; PGW_DEFAULT: `worker.job_timeout_ms`.
+                             * "timeout_ms" in the meta of a job overrides it */
+    int64_t backoff_ms;     /* longest first backoff, 0 .. a year; PGW_DEFAULT: that of the queue */
+    int64_t backoff_cap_ms; /* longest backoff, 0 .. a year; PGW_DEFAULT: 3,600,000. It needs backoff_ms */
 } pgw_kind_opts;
 #define PGW_KIND_OPTS_INIT {sizeof(pgw_kind_opts), PGW_DEFAULT, PGW_DEFAULT, PGW_DEFAULT, PGW_DEFAULT, PGW_DEFAULT}
 /* clang-format on */
@@ -224,20 +223,19 @@ typedef struct pgw_kind_opts {
  * @param opts  limit, timeout and retries; NULL: the defaults
  * @returns
  * - PGW_OK
- * - PGW_EINVAL: an argument, named by pgw_worker_error(); or a thousand kinds have handlers
+ * - PGW_EINVAL: an argument is invalid, and pgw_worker_error() names it; or 1,000 kinds have
+ * handlers
  * - PGW_EMISUSE: the worker runs, or handlers of the last run are still busy
  * - PGW_ENOMEM
- * @note Without a handler for its kind, and without one of pgw_worker_new(), a job fails: "this
- *   worker has no handler for kind ...". It is retried as the queue says, so a worker that has the
- *   handler may get it. Let no worker without the handler serve the queue for long: its attempts
- *   count.
- * @note A kind with a limit keeps no handler from jobs of other kinds. A claimed job over the limit
- *   waits in the worker while others of its kind take less than a quarter of a second. Otherwise it
- *   is snoozed at once: no attempt is charged, statistics count it as snoozed, and other workers
- * can have it when it comes back, after a quarter of a second to a minute. As with any delayed job
- *   that takes a reaper.
- * @note The limit is this worker's. A queue of its own is better for a kind with a long backlog,
- *   since its jobs are claimed only when they can run.
+ * @note A job without any handler fails: "this worker has no handler for kind ...". The queue
+ * retries it, so a worker that has the handler may get it. The attempts count, so give all workers
+ * of the queue the handler soon.
+ * @note Handler threads that a limited kind may not use run jobs of other kinds. A claimed job over
+ *   the limit waits in the worker if its turn comes within a quarter of a second. Otherwise the
+ *   worker snoozes it for a quarter of a second to a minute. No attempt is counted, and any worker
+ *   can claim the job later. As for all delayed jobs, a reaper must run.
+ * @note The limit is per worker. Give a kind with a long backlog a queue of its own: then its jobs
+ * are claimed only when they can run.
  *
  *     static pgw_verdict transcode(pgw_task *task, void *arg)
  *     {
@@ -254,8 +252,8 @@ typedef struct pgw_kind_opts {
 PGW_API pgw_status pgw_worker_handle(pgw_worker *w, const char *kind, pgw_handler_fn *fn, void *arg,
                                      const pgw_kind_opts *opts);
 /**
- * Works until @p stop is notified. With `worker.until_empty` it also ends when no job is left, with
- * `worker.max_jobs` after so many jobs.
+ * Works until @p stop is notified. With `worker.until_empty` it also ends when no job is left, and
+ * with `worker.max_jobs` after that number of jobs.
  *
  * @param w     the worker
  * @param stop  borrowed; NULL: none
@@ -282,8 +280,8 @@ PGW_API pgw_status pgw_worker_handle(pgw_worker *w, const char *kind, pgw_handle
  *   it is sent as a failure. If that is refused, too, the lease expires.
  * @note When the worker first finds nothing to do, it warns once about each queue that does not
  *   exist, because the name may be wrong (not with `worker.until_empty`). With the rights of
- *   pgwork_operator it also warns once about a queue that is paused, is held, or has delayed or
- * gated jobs only.
+ *   pgwork_operator it also warns once about a queue that is paused, is held, or has only delayed
+ * or gated jobs.
  * @note After a lost connection, or on a read-only server, the worker reconnects with jitter, and
  *   results wait. A claim that fails for another reason (a full disk, a damaged row, a trigger on a
  *   table of pgwork) is logged (PGW_LOG_WARN, at once and then once a minute) and repeated after
@@ -315,9 +313,9 @@ PGW_API const char *pgw_worker_error(const pgw_worker *w);
 typedef struct pgw_worker_stats {
     size_t struct_size;
     int64_t claimed;
-    int64_t completed, failed, dead, snoozed, released; /* results that were accepted, by what
-                                                         * became of the job: the last failure
-                                                         * makes it dead */
+    int64_t completed, failed, dead, snoozed, released; /* accepted results, by the outcome of the
+                                                         * job: after its last failure it is
+                                                         * dead */
     int64_t settled; /* by their handlers (PGW_VERDICT_SETTLED) */
     int64_t refused; /* late results: another claim has the job, or it is gone */
     int64_t lost;    /* leases that ended before there was a result; and results that the server did

@@ -26,7 +26,7 @@ typedef struct doctor {
 } doctor;
 
 /* The checks of a server without our schema, and those of the schema. */
-/* `name`: of its first finding, for when it cannot be made. */
+/* `name`: the name of its first finding, used if the check cannot be made. */
 typedef struct doctor_check {
     pgw__sql sql;
     const char *name;
@@ -92,7 +92,7 @@ static pgw_status doctor_call(pgw *h, const pgw__call *call)
     return undone == PGW_OK ? st : undone;
 }
 
-/* A check that cannot be made is a finding; only a lost server ends the visit. */
+/* A check that cannot be made is a finding; only a lost connection ends the run. */
 static pgw_status doctor_ask(doctor *d, doctor_check check, pgw__reader *read)
 {
     const doctor_ctx ctx = {d};
@@ -168,7 +168,7 @@ static pgw_status doctor_read_checksums(pgw *h, const pgw__rows *rows, void *ctx
     return PGW_OK;
 }
 
-/* A version is but a number. */
+/* Equal versions may have different texts, so this compares checksums. */
 static pgw_status doctor_version_text(doctor *d)
 {
     if (d->version < 1 || d->version > PGW__SCHEMA_MAX) return PGW_OK;
@@ -230,7 +230,7 @@ static int64_t doctor_wall_ms(void)
                : 0;
 }
 
-/* The server's answer was right somewhere between question and answer. */
+/* The server read its clock at some time between the request and the answer. */
 static pgw_status doctor_clock(doctor *d)
 {
     const int64_t before = doctor_wall_ms();

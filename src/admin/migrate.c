@@ -18,7 +18,7 @@ typedef struct migrate_row {
 
 typedef struct migrate_list {
     bool there; /* does the schema exist? */
-    bool plain; /* is its name no key word? */
+    bool plain; /* is its name not an SQL keyword? */
     size_t count;
     migrate_row *rows; /* free with pgw__mem_free */
 } migrate_list;
@@ -102,7 +102,7 @@ static const migrate_row *migrate_find(const migrate_list *list, int number)
     return NULL;
 }
 
-/* Whether the applied row has another text than this library. */
+/* Whether the applied migration differs from that of this library. */
 static bool migrate_changed(const migrate_row *row)
 {
     char sum[PGW__SQL_SUM];

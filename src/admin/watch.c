@@ -1,16 +1,16 @@
-/* watch: what monitoring asks: workers, counts, what is late, demand. */
+/* watch: data for monitoring: workers, counts, overdue jobs, demand. */
 #include <string.h>
 
 #include "call/ask.h"
 #include "call/check.h"
 #include "pq/pq.h"
 
-#define WATCH_JOBS       100 /* of a worker, as it reports them */
+#define WATCH_JOBS       100 /* long-running jobs that a worker reports */
 #define WATCH_ROWS_MAX   100000
 #define WATCH_DEMAND_MAX 1000000
 #define WATCH_DAY_MS     86400000
 
-/* Asks, and hands each row to a reader. */
+/* Sends a statement, and passes each row to a reader. */
 static pgw_status watch_each(pgw *h, pgw__sql sql, const pgw__param *params, pgw__reader *read,
                              const void *ctx, size_t ctx_size)
 {

@@ -1,4 +1,4 @@
-/* buf: a byte buffer that grows up to a limit set at its birth. */
+/* buf: a byte buffer that grows up to a limit. */
 #include "base/buf.h"
 
 #include <assert.h>
@@ -28,7 +28,7 @@ void pgw__buf_reset(pgw__buf *b)
     if (b->data != NULL) b->data[0] = '\0';
 }
 
-/* Room for n more bytes and the NUL. */
+/* Makes space for n more bytes and the NUL. */
 static bool buf_reserve(pgw__buf *b, size_t n)
 {
     size_t need, cap;

@@ -1,5 +1,5 @@
-/* buf: a byte buffer that grows up to a limit set at its birth (after curl's dynbuf). Errors stick:
- * write on, ask once. */
+/* buf: a byte buffer that grows up to a limit (after curl's dynbuf). Errors stick, so a caller
+ * checks once, at the end. */
 #ifndef PGW_BUF_H
 #define PGW_BUF_H
 

@@ -1,4 +1,4 @@
-/* clock: monotonic milliseconds and deadlines. The wall clock is the server's business. */
+/* clock: monotonic milliseconds and deadlines. Only the server reads a wall clock. */
 #ifndef PGW_CLOCK_H
 #define PGW_CLOCK_H
 

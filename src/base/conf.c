@@ -212,12 +212,12 @@ static const char *conf_fault(const conf_row *row, const char *value, const char
 static const char *conf_allowed(const conf_row *row, char text[CONF_LIMITS_SIZE])
 {
     if (row->allowed != NULL) return row->allowed;
-    snprintf(text, CONF_LIMITS_SIZE, "%s%s%s%" PRId64 " .. %" PRId64, row->zero_too ? "0, " : "",
+    snprintf(text, CONF_LIMITS_SIZE, "%s%s%s%" PRId64 "..%" PRId64, row->zero_too ? "0, " : "",
              row->word != NULL ? row->word : "", row->word != NULL ? ", " : "", row->min, row->max);
     return text;
 }
 
-/* Text from outside for a message: short, and nothing that could play with a terminal. */
+/* Outside text for a message: shortened, and without control characters. */
 static const char *conf_quotable(const char *text, char out[CONF_QUOTE_SIZE])
 {
     size_t n = strnlen(text, CONF_QUOTE_SIZE - 1);
@@ -257,7 +257,7 @@ pgw_status pgw_conf_set(pgw_conf *conf, const char *name, const char *value)
     if (value != NULL) {
         fault = conf_fault(row, value, &spelling, number);
         if (fault != NULL) {
-            snprintf(conf->error, sizeof(conf->error), "property `%s`: %s%s%s %s; allowed is %s",
+            snprintf(conf->error, sizeof(conf->error), "property `%s`: %s%s%s %s; expected %s",
                      row->name, row->secret ? "the value" : "`",
                      row->secret ? "" : conf_quotable(value, quoted), row->secret ? "" : "`", fault,
                      conf_allowed(row, limits));

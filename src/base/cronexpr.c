@@ -302,7 +302,7 @@ static int cronexpr_count(const char *p, const char **extra)
 /* A schedule without a tick is a mistake: none of its days is in any of its months. */
 static bool cronexpr_comes(const pgw__cronexpr *e)
 {
-    const uint64_t every_month = 0x3ffffffe; /* days 1 .. 29: February has leap years */
+    const uint64_t every_month = 0x3ffffffe; /* days 1..29: February has leap years */
     const uint64_t last = PGW__CRONEXPR_LAST_DAY | PGW__CRONEXPR_LAST_WORKDAY;
     const uint32_t february = 1u << 2, long_months = 0x15aa;
     const uint64_t day = e->day | e->near;
@@ -418,7 +418,7 @@ bool pgw__cronexpr_parse(pgw__cronexpr *out, const char *text, pgw__cronexpr_fau
     if (strnlen(text, PGW__CRONEXPR_MAX + 1) > PGW__CRONEXPR_MAX) {
         const char *at = text + PGW__CRONEXPR_MAX;
 
-        while (at > text && cronexpr_continues(*at)) at--; /* the first that is too much */
+        while (at > text && cronexpr_continues(*at)) at--; /* the first character too many */
         cronexpr_expect(&r, at, "the end: %d bytes are the limit", PGW__CRONEXPR_MAX);
     } else {
         while (cronexpr_is_blank(*r.p)) r.p++;

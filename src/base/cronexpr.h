@@ -1,6 +1,6 @@
-/* cronexpr: a cron expression as sets of bits, or the exact place where it is wrong. Pure. It only
- * reads: when a schedule comes next is computed by the server, which has the zones (migration
- * 0011, whose parser gives the same answers; a test holds them against each other).
+/* cronexpr: parses a cron expression into sets of bits, or reports the position of its fault. The
+ * server computes the next times, because it has the time zones (migration 0011, whose parser gives
+ * the same answers; a test compares them).
  *
  *     [second] minute hour day month weekday      each * or a list of n, n-n, with /step; days also
  *                                                 L, LW, nW; weekdays nL, n#k
@@ -22,8 +22,8 @@
 
 typedef struct pgw__cronexpr {
     uint64_t second, minute;   /* bit n: at n */
-    uint32_t hour, month;      /* month 1 .. 12 */
-    uint64_t day;              /* 1 .. 31, and the two LAST below */
+    uint32_t hour, month;      /* month 1..12 */
+    uint64_t day;              /* 1..31, and the two LAST below */
     uint64_t weekday;          /* bit 0: Sunday; 7 * k + n: the k-th of a month; and the last */
     uint32_t near;             /* bit n: the workday that is nearest to day n */
     bool special;              /* day or weekday has one of L, W and # */

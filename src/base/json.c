@@ -1,4 +1,4 @@
-/* json: a walk over RFC 8259's grammar, and over what jsonb adds to it: no \u0000, surrogates in
+/* json: checks the grammar of RFC 8259, and the rules that jsonb adds: no \u0000, surrogates in
  * pairs only. */
 #include "base/json.h"
 
@@ -192,7 +192,7 @@ static bool json_open(json *j)
     return true;
 }
 
-/* Behind a value. True: another one follows. */
+/* After a value. True: another one follows. */
 static bool json_close(json *j)
 {
     for (;;) {

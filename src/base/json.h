@@ -1,5 +1,5 @@
-/* json: is it JSON that PostgreSQL takes as jsonb? The server would say so, too, but not which one
- * of ten thousand payloads it means, and its message would quote it. */
+/* json: checks that a text is JSON that jsonb accepts. The server would find a fault, too, but not
+ * say which one of ten thousand payloads has it, and its message would quote the payload. */
 #ifndef PGW_JSON_H
 #define PGW_JSON_H
 
@@ -12,8 +12,8 @@
  * the server. */
 const char *pgw__json_fault(const char *text, size_t max, size_t *at);
 
-/* The number of that name in an object, without what stands behind its point; -1 where it is none,
- * or less than 0. False: there is no such member, or this is no JSON. */
+/* The number in a member of an object, without its fraction; -1 if it is not a number, or below 0.
+ * False: there is no such member, or this is not JSON. */
 bool pgw__json_int(const char *object, const char *name, int64_t *value);
 
 #endif

@@ -1,4 +1,4 @@
-/* log: one sink; the level is asked before anything is formatted. */
+/* log: one sink. The level is checked before anything is formatted. */
 #include "base/log.h"
 
 #include <errno.h>

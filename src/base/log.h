@@ -1,5 +1,5 @@
-/* log: one sink; the level is asked before anything is formatted; a variadic front for a plain,
- * mockable back. */
+/* log: one sink. The level is checked before anything is formatted. The front is variadic; the back
+ * is plain, so tests can replace it. */
 #ifndef PGW_LOG_H
 #define PGW_LOG_H
 

@@ -109,7 +109,7 @@ const char *pgw__schema_fault(const char *text)
     if (text == NULL) return "is NULL";
     if (text[0] == '\0') return "is empty";
     n = strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789_");
-    if (text[n] != '\0') return "has something else than a-z, 0-9 and _";
+    if (text[n] != '\0') return "has a character other than a-z, 0-9 and _";
     if (text[0] >= '0' && text[0] <= '9') return "begins with a digit";
     if (n > PGW__SCHEMA_NAME_MAX) return "is longer than 40 bytes";
     if (strncmp(text, "pg_", 3) == 0) return "begins with pg_, which PostgreSQL keeps for itself";

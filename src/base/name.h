@@ -25,7 +25,7 @@ const char *pgw__schema_fault(const char *text);
 /* 8-4-4-4-12 hexadecimal digits in either case. out is zeroed when there is a fault. */
 const char *pgw__uuid_parse(unsigned char out[16], const char *text);
 
-/* As much of the text as there is room for, cut between characters; the two may overlap. */
+/* As much of the text as fits, cut between characters; the two may overlap. */
 void pgw__text_copy(char *to, size_t size, const char *from);
 /* Decimal digits with or without a minus, and nothing else; false also beyond 64 bits. */
 bool pgw__int_parse(int64_t *out, const char *text);

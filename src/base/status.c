@@ -130,7 +130,7 @@ static const struct status_row {
     {"26000", PGW_EPOOLED, PGW_EPOOLED, STATUS_POOLER},
     {"42P05", PGW_EPOOLED, PGW_EPOOLED, STATUS_POOLER},
 
-    /* raised by the schema's own functions, which bring their hint along */
+    /* raised by functions of the schema, which add their own hints */
     {"PW001", PGW_EINVAL, PGW_EINVAL, ""},
     {"PW002", PGW_ELIMIT, PGW_ELIMIT, ""},
     {"PW003", PGW_ENOTFOUND, PGW_ENOTFOUND, ""},

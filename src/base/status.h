@@ -23,7 +23,7 @@ pgw_status pgw__status_in_session(const char *sqlstate, bool commit_in_flight, b
  * right that was met inside a function, because the function exists and the role may call it. */
 pgw_status pgw__status_in_loop(pgw_status st, const char *sqlstate, bool inside);
 
-/* No repetition will cure it: such a loop ends. */
+/* Whether no retry can help, so that the loop must end. */
 bool pgw__status_is_hopeless(pgw_status st);
 
 /* The server has no transaction ids or multixact ids left until a vacuum. It reports 54000, as for

@@ -32,7 +32,7 @@ void pgw__wake_poke(const pgw__wake *w)
     const int saved = errno;
 
     if (w->write_fd < 0) return;
-    /* a full pipe is readable, which is all that is asked */
+    /* a full pipe is readable, which is enough */
     while (write(w->write_fd, "", 1) < 0 && errno == EINTR) continue;
     errno = saved;
 }

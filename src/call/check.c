@@ -10,13 +10,13 @@
 #include "base/name.h"
 #include "pq/pq.h"
 
-/* "argument `queue` is not UTF-8: allowed is a name of ...": for values that are better not
+/* "argument `queue` is not UTF-8: expected a name of ...": for values that are better not
  * repeated, because they are long, secret or not printable. */
 static pgw_status check_fault(pgw *h, const char *argument, const char *fault, const char *allowed)
 {
     char message[400];
 
-    snprintf(message, sizeof(message), "argument `%s` %s: allowed is %s", argument, fault, allowed);
+    snprintf(message, sizeof(message), "argument `%s` %s: expected %s", argument, fault, allowed);
     return pgw__pq_reject(h, PGW_EINVAL, message, NULL);
 }
 
@@ -104,13 +104,13 @@ pgw_status pgw__check_int(pgw *h, const char *argument, int64_t value, int64_t l
 
     if (h == NULL) return PGW_EINVAL;
     if (value >= least && value <= most) return PGW_OK;
-    snprintf(allowed, sizeof(allowed), "%" PRId64 " .. %" PRId64, least, most);
+    snprintf(allowed, sizeof(allowed), "%" PRId64 "..%" PRId64, least, most);
     return pgw__pq_refuse_int(h, argument, value, allowed);
 }
 
 pgw_status pgw__check_count(pgw *h, const char *argument, size_t value, size_t least, size_t most)
 {
-    /* a caller that passes (size_t)-1 meant it: it is shown as a number, saturated */
+    /* (size_t)-1 is shown as a large number */
     return pgw__check_int(h, argument, value < INT64_MAX ? (int64_t)value : INT64_MAX,
                           (int64_t)least, (int64_t)most);
 }
@@ -128,7 +128,7 @@ pgw_status pgw__check_wait(pgw *h, const char *argument, int64_t ms, int64_t mos
 
     if (h == NULL) return PGW_EINVAL;
     if (ms == PGW_UNLIMITED || (ms >= 0 && ms <= most)) return PGW_OK;
-    snprintf(allowed, sizeof(allowed), "0 .. %" PRId64 ", or PGW_UNLIMITED", most);
+    snprintf(allowed, sizeof(allowed), "0..%" PRId64 ", or PGW_UNLIMITED", most);
     return pgw__pq_refuse_int(h, argument, ms, allowed);
 }
 
@@ -137,7 +137,7 @@ pgw_status pgw__check_lease(pgw *h, const char *argument, int64_t lease_ms)
     if (h == NULL) return PGW_EINVAL;
     if (lease_ms == PGW_DEFAULT || (lease_ms >= PGW__LEASE_MIN_MS && lease_ms <= PGW__LEASE_MAX_MS))
         return PGW_OK;
-    return pgw__pq_refuse_int(h, argument, lease_ms, "100 .. 86400000, or PGW_DEFAULT");
+    return pgw__pq_refuse_int(h, argument, lease_ms, "100..86400000, or PGW_DEFAULT");
 }
 
 pgw_status pgw__check_attempts(pgw *h, const char *argument, int attempts)
@@ -145,7 +145,7 @@ pgw_status pgw__check_attempts(pgw *h, const char *argument, int attempts)
     if (h == NULL) return PGW_EINVAL;
     if (attempts == PGW_DEFAULT || attempts == PGW_UNLIMITED || (attempts >= 1 && attempts <= 1000))
         return PGW_OK;
-    return pgw__pq_refuse_int(h, argument, attempts, "1 .. 1000, PGW_UNLIMITED or PGW_DEFAULT");
+    return pgw__pq_refuse_int(h, argument, attempts, "1..1000, PGW_UNLIMITED or PGW_DEFAULT");
 }
 
 static pgw_status check_size(pgw *h, const char *argument, size_t size, size_t max)
@@ -153,7 +153,7 @@ static pgw_status check_size(pgw *h, const char *argument, size_t size, size_t m
     char message[200];
 
     if (size <= max) return PGW_OK;
-    snprintf(message, sizeof(message), "argument `%s` has %zu bytes: allowed are up to %zu",
+    snprintf(message, sizeof(message), "argument `%s` has %zu bytes: expected at most %zu",
              argument, size, max);
     return pgw__pq_reject(h, PGW_ELIMIT, message,
                           "store large data elsewhere and enqueue a reference to it, or raise "
@@ -298,7 +298,7 @@ static pgw_status check_data(pgw *h, check_path *path, const pgw_job_spec *job, 
         (timeout_ms >= 1 && timeout_ms <= PGW__TIMEOUT_MAX_MS))
         return PGW_OK;
     return check_fault(h, check_field(path, "meta.timeout_ms"), "is not a number of milliseconds",
-                       "1 .. 2592000000");
+                       "1..2592000000");
 }
 
 static pgw_status check_tags(pgw *h, check_path *path, const pgw_job_spec *job)
@@ -308,7 +308,7 @@ static pgw_status check_tags(pgw *h, check_path *path, const pgw_job_spec *job)
 
     if (job->tags_count > PGW__TAGS_MAX)
         return pgw__pq_refuse_int(h, check_field(path, "tags_count"), (int64_t)job->tags_count,
-                                  "0 .. 32");
+                                  "0..32");
     if (job->tags_count > 0 && job->tags == NULL)
         return pgw__pq_refuse(h, check_field(path, "tags"), NULL, "an array of tags_count texts");
     for (i = 0; i < job->tags_count; i++) {

@@ -48,7 +48,8 @@ pgw_status pgw__check_limit(pgw *h, const char *argument, int64_t limit);
 /* How long to wait: 0 .. most ms, or PGW_UNLIMITED. */
 pgw_status pgw__check_wait(pgw *h, const char *argument, int64_t ms, int64_t most);
 pgw_status pgw__check_lease(pgw *h, const char *argument, int64_t lease_ms); /* or PGW_DEFAULT */
-pgw_status pgw__check_attempts(pgw *h, const char *argument, int attempts);  /* so, too */
+/* Or PGW_DEFAULT, or PGW_UNLIMITED. */
+pgw_status pgw__check_attempts(pgw *h, const char *argument, int attempts);
 pgw_status pgw__check_json(pgw *h, const char *argument, const char *json,
                            size_t max); /* max: PGW_ELIMIT above */
 

@@ -27,7 +27,7 @@ pgw_status pgw_cron_check(const char *expression, char *fault, size_t size)
     return PGW_EINVAL;
 }
 
-/* As the server would say it. */
+/* The same message as the server's. */
 static pgw_status cron_check_expression(pgw *h, const char *expression)
 {
     pgw__cronexpr e;
@@ -119,7 +119,7 @@ static pgw_status cron_check_job(pgw *h, pgw_job_spec *mine, const pgw_job_spec 
     if (st == PGW_OK) st = pgw__check_int(h, "job->expires_us", mine->expires_us, 0, 0);
     if (st == PGW_OK && (mine->group != NULL || mine->meta != NULL || mine->op != NULL))
         st = pgw__pq_reject(h, PGW_EINVAL,
-                            "argument `job` has a group, meta or op: allowed in a schedule is NULL",
+                            "argument `job` has a group, meta or op: expected NULL in a schedule",
                             NULL);
     return st;
 }
@@ -137,7 +137,7 @@ static pgw_status cron_check_opts(pgw *h, pgw_cron_opts *mine, const pgw_cron_op
     if (st == PGW_OK) st = pgw__check_int(h, "opts->grace_ms", mine->grace_ms, 0, CRON_DAY_MS);
     if (st == PGW_OK && mine->misfire == PGW_MISFIRE_SKIP && mine->grace_ms < CRON_SKIP_MS)
         st = pgw__pq_refuse_int(h, "opts->grace_ms", mine->grace_ms,
-                                "1000 .. 86400000 with PGW_MISFIRE_SKIP: every tick is found a "
+                                "1000..86400000 with PGW_MISFIRE_SKIP: every tick is found a "
                                 "little late");
     if (st == PGW_OK) st = pgw__check_int(h, "opts->jitter_ms", mine->jitter_ms, 0, 3600000);
     if (st == PGW_OK)

@@ -86,7 +86,7 @@ static pgw_status hold_read_claim(pgw *h, const pgw__rows *rows, void *ctx)
     if (!pgw__rows_misread(rows)) return PGW_OK;
     pgw_tick_free(*in->tick);
     *in->tick = NULL;
-    return PGW_EPROTO; /* which our caller puts into words */
+    return PGW_EPROTO; /* the caller adds a message */
 }
 
 pgw_status pgw_cron_claim_due(pgw *h, const pgw_cron_claim_opts *opts, pgw_tick **tick,

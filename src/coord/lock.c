@@ -13,13 +13,13 @@
 #include "call/check.h"
 #include "pq/pq.h"
 
-#define LOCK_NAME_MAX    255
+#define LOCK_NAME_MAX     255
 /* A waiting statement holds a snapshot, and vacuum and CREATE INDEX CONCURRENTLY by the lock's
  * holder wait for it. So the statement ends, and the next one continues from its place. */
-#define LOCK_TURN_MS     500
-#define LOCK_LOOK_MS     1000 /* the first check for a deadlock after that, then each time later */
-#define LOCK_LOOK_MAX_MS 30000
-#define LOCK_TIMEOUT_MAX INT64_C(31536000000) /* a year */
+#define LOCK_TURN_MS      500
+#define LOCK_CHECK_MS     1000 /* the first check for a deadlock after that, then each time later */
+#define LOCK_CHECK_MAX_MS 30000
+#define LOCK_TIMEOUT_MAX  INT64_C(31536000000) /* a year */
 
 struct pgw_lock {
     pgw *h; /* NULL: the handle was closed */
@@ -151,13 +151,13 @@ static pgw_status lock_try(pgw *h, lock_line *line)
 }
 
 /* One statement that waits. */
-static pgw_status lock_turn(pgw *h, lock_line *line, int64_t left_ms, bool look)
+static pgw_status lock_turn(pgw *h, lock_line *line, int64_t left_ms, bool check)
 {
     const bool last = left_ms >= 0 && left_ms <= LOCK_TURN_MS;
     const int64_t wait_ms = last ? left_ms : LOCK_TURN_MS;
     const pgw__param params[] = {
         P_TEXT(line->name),  P_BOOL(line->shared), P_BOOL(line->xact), P_INT8(wait_ms),
-        P_INT4(line->place), P_BOOL(last),         P_BOOL(look),       P_END};
+        P_INT4(line->place), P_BOOL(last),         P_BOOL(check),      P_END};
 
     return lock_ask(h, line, PGW__SQL_LOCK_QUEUE, params, wait_ms);
 }
@@ -177,21 +177,21 @@ static bool lock_wait_on(pgw *h, lock_line *line, pgw_status st, int64_t deadlin
 static pgw_status lock_wait(pgw *h, lock_line *line, int64_t timeout_ms)
 {
     const int64_t deadline = pgw__deadline_in(timeout_ms);
-    int64_t look_at = pgw__deadline_in(LOCK_LOOK_MS), look_ms = LOCK_LOOK_MS;
+    int64_t check_at = pgw__deadline_in(LOCK_CHECK_MS), check_ms = LOCK_CHECK_MS;
     pgw_status st;
 
     for (;;) {
-        const bool look = pgw__deadline_left_ms(look_at) == 0;
+        const bool check = pgw__deadline_left_ms(check_at) == 0;
 
-        st = lock_turn(h, line, pgw__deadline_left_ms(deadline), look);
+        st = lock_turn(h, line, pgw__deadline_left_ms(deadline), check);
         if (lock_wait_on(h, line, st, deadline)) continue;
         if (st != PGW_ELOCKED || pgw__pq_sqlstate(h)[0] != '\0') return st;
         if (pgw__deadline_left_ms(deadline) == 0) return st;
         if (pgw__pq_stopped(h))
             return pgw__pq_fail(h, PGW_ECANCELED, "asked to stop while waiting for a lock", NULL);
-        if (!look) continue;
-        if (look_ms < LOCK_LOOK_MAX_MS) look_ms *= 2;
-        look_at = pgw__deadline_in(look_ms);
+        if (!check) continue;
+        if (check_ms < LOCK_CHECK_MAX_MS) check_ms *= 2;
+        check_at = pgw__deadline_in(check_ms);
     }
 }
 
@@ -389,7 +389,7 @@ pgw_status pgw_lock_release(pgw_lock *lock)
     return st;
 }
 
-/* ---- looking ---- */
+/* ---- lists ---- */
 
 pgw_status pgw_lock_is_free(pgw *h, const char *name, bool *is_free)
 {

@@ -1,7 +1,7 @@
 /* rate: so many takes per period.
  *
- * What can be taken is decided by the functions in the schema; here is how one waits. The server
- * says how long, and the wait is ours, without a statement: one would hold back vacuum. */
+ * The functions in the schema decide what can be taken. The server returns how long to wait, and
+ * this file waits, without a statement, which would hold back vacuum. */
 #include <stdio.h>
 
 #include "base/backoff.h"
@@ -14,9 +14,9 @@
 #define RATE_MAX         1000000
 #define RATE_NAME_SHOWN  81
 #define RATE_WAIT_MAX_MS INT64_C(31536000000) /* a year */
-#define RATE_LOOK_MS     60000                /* somebody may have changed the rate */
-#define RATE_BUSY_MS     250 /* another session is frozen within a take, or drops the rate */
-#define RATE_JITTER_MS   20  /* so that those who wait do not all come at once */
+#define RATE_CHECK_MS    60000                /* another session may have changed the rate */
+#define RATE_BUSY_MS     250 /* another session hangs within a take, or drops the rate */
+#define RATE_JITTER_MS   20  /* so that waiters do not all try at once */
 
 pgw_status pgw_rate_set(pgw *h, const char *name, const pgw_rate_opts *opts)
 {
@@ -63,8 +63,8 @@ static pgw_status rate_read_take(pgw *h, const pgw__rows *rows, void *ctx)
     wait_ms = pgw__rows_int(rows, 0, 0);
     if (in->wait_ms != NULL) *in->wait_ms = wait_ms;
     if (wait_ms == 0) return PGW_OK;
-    snprintf(message, sizeof(message), "rate \"%s\" is used up: %lld ms until that can be taken",
-             in->name, (long long)wait_ms);
+    snprintf(message, sizeof(message), "rate \"%s\" is used up: try again in %lld ms", in->name,
+             (long long)wait_ms);
     return pgw__pq_fail(h, PGW_ELOCKED, message, "wait longer, take fewer, or raise the rate");
 }
 
@@ -94,11 +94,12 @@ static pgw_status rate_check(pgw *h, const char *name, pgw_rate_take_opts *o,
     if (st == PGW_OK) st = pgw__check_int(h, "opts->n", o->n, 1, RATE_MAX);
     if (st == PGW_OK) st = pgw__check_wait(h, "opts->timeout_ms", o->timeout_ms, RATE_WAIT_MAX_MS);
     if (st == PGW_OK && o->timeout_ms != 0)
-        st = pgw__check_unarmed(h, "take with timeout_ms 0 and repeat it when your loop says so");
+        st = pgw__check_unarmed(h,
+                                "take with timeout_ms 0 and repeat the call from your event loop");
     return st;
 }
 
-/* A notification wakes us before the time: that is for others. */
+/* A notification for others may end the sleep early. */
 static pgw_status rate_sleep(pgw *h, int64_t ms)
 {
     const int64_t deadline = pgw__deadline_in(ms);
@@ -109,13 +110,13 @@ static pgw_status rate_sleep(pgw *h, int64_t ms)
     return st == PGW_ECONN || st >= PGW_OK ? PGW_OK : st; /* the next try has another session */
 }
 
-/* How long to sleep before the next try. 0: it would be in vain. */
+/* How long to sleep before the next try. 0: no try in time can succeed. */
 static int64_t rate_pause_ms(int64_t wait_ms, int64_t left_ms)
 {
     int64_t ms = wait_ms > 0 ? wait_ms : RATE_BUSY_MS;
 
     if (left_ms == 0 || (left_ms > 0 && wait_ms > left_ms)) return 0;
-    if (ms > RATE_LOOK_MS) return RATE_LOOK_MS;
+    if (ms > RATE_CHECK_MS) return RATE_CHECK_MS;
     ms += (int64_t)(pgw__random_u64() % RATE_JITTER_MS);
     return left_ms > 0 && ms > left_ms ? left_ms : ms;
 }

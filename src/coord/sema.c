@@ -113,7 +113,7 @@ static int64_t sema_patience_ms(const sema_wait *w)
     return ms > SEMA_FROZEN_MS ? ms : SEMA_FROZEN_MS;
 }
 
-/* In the queue for at most wait_ms; or, at its head, once more. */
+/* Waits in the queue for at most wait_ms. At its head, tries again. */
 static pgw_status sema_queue(sema_wait *w, int64_t wait_ms)
 {
     const pgw_sema_opts *o = w->o;
@@ -268,8 +268,8 @@ static pgw_status sema_check(pgw *h, pgw_token *token, const char *name, pgw_sem
         st = pgw__check_int(h, "opts->ttl_ms", o->ttl_ms, PGW__LEASE_MIN_MS, PGW__LEASE_MAX_MS);
     if (st == PGW_OK) st = pgw__check_holder(h, "opts->holder", &o->holder, o->holder, holder);
     if (st == PGW_OK && o->timeout_ms != 0)
-        st =
-            pgw__check_unarmed(h, "acquire with timeout_ms 0 and repeat it when your loop says so");
+        st = pgw__check_unarmed(
+            h, "acquire with timeout_ms 0 and repeat the call from your event loop");
     if (st == PGW_OK) st = sema_check_txn(h);
     return st;
 }

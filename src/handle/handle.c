@@ -1,4 +1,4 @@
-/* handle: the public face of a handle; the work is done in the module pq. */
+/* handle: public functions of a handle. The module pq does the work. */
 #include "handle/handle.h"
 
 #include <stdio.h>
@@ -18,7 +18,7 @@ static pgw_status handle_check_version(pgw *h, int64_t version)
                         version < PGW__SCHEMA_MIN ? migrate : "install a newer libpgwork");
 }
 
-/* Library and schema are released apart from each other, so each new session is asked. */
+/* Library and schema are updated separately, so each new session is checked. */
 static pgw_status handle_check(pgw *h, const pgw__rows *rows, void *ctx)
 {
     const pgw_status st = handle_check_version(h, pgw__rows_int(rows, 0, 0));

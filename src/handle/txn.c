@@ -23,7 +23,7 @@ pgw_status pgw_txn_rollback(pgw *h)
     return h != NULL ? pgw__pq_rollback(h) : PGW_EINVAL;
 }
 
-/* The diagnostics of an error of fn stays: a rollback keeps it. */
+/* The diagnostics of an error of fn stay: a rollback keeps them. */
 static pgw_status txn_try(pgw *h, pgw_txn_fn *fn, void *arg)
 {
     pgw_status st = pgw__pq_begin(h), outcome;

@@ -1,5 +1,5 @@
-/* pq: the machine that sends one statement and believes its answer only when the transaction is
- * over.
+/* pq: the state machine that sends one statement, and trusts its answer only when the transaction
+ * has ended.
  *
  * A server may say INSERT 0 1 and then fail to commit (R5). So results are collected until the
  * server is ready for the next statement, the first error among them decides (R1), and the reader
@@ -18,11 +18,11 @@
 #include "base/status.h"
 
 #define PQ_READS_MAX         16
-#define PQ_ENCRYPTED_LOOK_MS 1000 /* what arrived between the last two reads of pq_consume() */
+#define PQ_ENCRYPTED_READ_MS 1000 /* what arrived between the last two reads of pq_consume() */
 
 static const char pq_relaxed[] = "SELECT pg_catalog.set_config('synchronous_commit', 'off', true)";
 
-/* Of a statement on a user's table. */
+/* For a statement on a user's table. */
 static const char pq_denied_hint[] =
     "grant the role the missing right on this table; if a policy "
     "(row security) refuses the row, see "
@@ -30,8 +30,7 @@ static const char pq_denied_hint[] =
 
 /* ---- sending ---- */
 
-/* What must be set for this transaction alone: behind a pooler everything, and what may commit
- * late. */
+/* The settings for this transaction only: behind a pooler all settings, and asynchronous commit. */
 static void pq_choose_prefixes(pgw *h)
 {
     pgw__op *op = &h->op;
@@ -251,7 +250,7 @@ static void pq_note(pgw *h, PGresult *res)
             op->failed = true;
             op->dead = pgw__fault_result(&op->fault, res);
             if (op->dead && op->fault.sqlstate[0] == '\0' &&
-                PQstatus(h->conn) == CONNECTION_OK) { /* libpq reads on, and throws it away */
+                PQstatus(h->conn) == CONNECTION_OK) { /* libpq reads the rest, and discards it */
                 op->dead = false;
                 pgw__fault_set(&op->fault, PGW_ENOMEM,
                                "libpq could not store the answer: it is probably out of memory",
@@ -319,7 +318,8 @@ static bool pq_receive(pgw *h)
 
 /* ---- the outcome ---- */
 
-/* A standby is left for the primary; but where a role or a database says so, all hosts say so. */
+/* A standby is left for the primary. But if a setting of the role or the database is the cause, all
+ * hosts are alike. */
 static void pq_hint_read_only(pgw *h)
 {
     const char *standby = PQparameterStatus(h->conn, "in_hot_standby");
@@ -520,8 +520,8 @@ static void pq_abandon_answer(pgw *h)
                     : NULL);
 }
 
-/* Is the session there, and busy with us? It may hold more than this statement: so it is asked to
- * stop, and ended only when it does not answer. */
+/* Whether the session is alive and runs our statement. The session may hold locks, so the statement
+ * is cancelled, and the session is ended only if it does not answer. */
 static bool pq_at_work(const pgw *h)
 {
     return h->phase == PGW__PREPARE || h->phase == PGW__RUN;
@@ -537,12 +537,12 @@ int64_t pgw__pq_until(const pgw *h)
     if (h->phase == PGW__PAUSE || h->phase == PGW__CONNECT || h->phase == PGW__SETUP)
         until = pgw__deadline_min(until, h->wake);
     if (pq_is_encrypted(h))
-        until = pgw__deadline_min(until, pgw__deadline_in(PQ_ENCRYPTED_LOOK_MS));
+        until = pgw__deadline_min(until, pgw__deadline_in(PQ_ENCRYPTED_READ_MS));
     return until;
 }
 
-/* Nothing came. False: that is in order, wait on. */
-static bool pq_look_at_clock(pgw *h)
+/* Nothing has arrived. False: wait on. */
+static bool pq_check_clock(pgw *h)
 {
     pgw__op *op = &h->op;
     pgw_status reason = PGW_OK;
@@ -611,7 +611,7 @@ static bool pq_step(pgw *h)
 void pgw__pq_advance(pgw *h)
 {
     while (h->phase != PGW__IDLE && h->phase != PGW__COPY)
-        if (!pq_step(h) && !pq_look_at_clock(h)) return;
+        if (!pq_step(h) && !pq_check_clock(h)) return;
 }
 
 void pgw__pq_poll(pgw *h, int64_t until)
@@ -629,8 +629,8 @@ void pgw__pq_poll(pgw *h, int64_t until)
     if (h->stop != NULL && stops == 0) {
         p[n].fd = pgw_stop_fd(h->stop);
         p[n++].events = POLLIN;
-    } else if (stops == 1 && (left < 0 || left > PGW__STOP_LOOK_MS)) {
-        left = PGW__STOP_LOOK_MS; /* its descriptor stays readable, the second request has to be
+    } else if (stops == 1 && (left < 0 || left > PGW__STOP_CHECK_MS)) {
+        left = PGW__STOP_CHECK_MS; /* its descriptor stays readable, the second request has to be
                                      looked for */
     }
     (void)poll(p, n,

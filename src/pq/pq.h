@@ -1,8 +1,8 @@
 /* pq: the only module that talks to libpq, and the owner of struct pgw.
  *
- * Everybody above says: this statement, these parameters, this reader. One statement in flight per
- * handle. The answer is believed only when the transaction is over (R5): a reader's results count
- * once pgw__pq_call returned, or `done` was called, with a status >= 0.
+ * Callers pass a statement, its parameters and a reader. A handle has one statement in flight. The
+ * answer is trusted only when the transaction has ended (R5): a reader's results count once
+ * pgw__pq_call returned, or `done` was called, with a status >= 0.
  */
 #ifndef PGW_PQ_H
 #define PGW_PQ_H
@@ -182,12 +182,13 @@ void pgw__pq_drop(pgw *h);
 /* *borrower is h until then, and NULL afterwards. One at a time: PGW_EMISUSE. */
 pgw_status pgw__pq_borrow(pgw *h, pgw **borrower);
 void pgw__pq_give_back(pgw *h);
-/* While it is alone, every verb is refused; the borrower opens the door for each call of its own.
+/* While `alone` is true, every verb is refused. The borrower sets it to false for each call of its
+ * own.
  */
 void pgw__pq_alone(pgw *h, bool alone);
 
 /* ---- the handle ---- */
-/* What pgw_open does short of the schema check. */
+/* The same as pgw_open(), without the schema check. */
 pgw_status pgw__pq_open(pgw **h, const pgw_conf *conf);
 pgw_status pgw__pq_attach(pgw **h, struct pg_conn *conn, const pgw_conf *conf);
 /* A handle that is not connected yet. PGW_ENOMEM: *h is NULL. */
@@ -210,8 +211,8 @@ bool pgw__pq_attached(const pgw *h);
 void pgw__pq_keep(pgw *h, void *kept, void (*bye)(void *kept));
 void *pgw__pq_kept(const pgw *h); /* NULL at first */
 bool pgw__pq_armed(const pgw *h); /* pgw_async was called: the next call will not wait */
-/* For an opened handle: takes that back. A call that does not wait, and is under way, is given up
- * with its session. Was there anything? */
+/* For an opened handle: disarms it. If a call that does not wait is in progress, ends it with its
+ * session. Returns whether there was anything. */
 bool pgw__pq_disarm(pgw *h);
 const pgw_conf *pgw__pq_conf(const pgw *h);
 const char *pgw__pq_schema(const pgw *h);
@@ -219,8 +220,7 @@ const char *pgw__pq_schema(const pgw *h);
  * call. fn must not use the handle. */
 typedef void pgw__notified_fn(void *arg, const char *channel, const char *payload);
 void pgw__pq_on_notified(pgw *h, pgw__notified_fn *fn, void *arg);
-/* The slot in which this handle sleeps, see pgwork.idle(), and the channel on which it is woken
- * then. */
+/* The slot of this handle as a waiter, see pgwork.idle(), and the channel that wakes it up. */
 int pgw__pq_slot(const pgw *h, char channel[64]);
 /* Identifies this handle among all handles of all machines: random, and kept when it reconnects.
  */
@@ -274,12 +274,12 @@ typedef struct pgw__diagnostics {
 } pgw__diagnostics;
 void pgw__pq_keep_diagnostics(const pgw *h, pgw__diagnostics *diagnostics);
 pgw_status pgw__pq_tell(pgw *h, const pgw__diagnostics *diagnostics); /* returns its status */
-/* "argument `max` is -1: allowed is 1 .. 10000" -> PGW_EINVAL. value may be NULL ("is NULL"). */
+/* "argument `max` is -1: expected 1..10000" -> PGW_EINVAL. value may be NULL ("is NULL"). */
 pgw_status pgw__pq_refuse(pgw *h, const char *argument, const char *value, const char *allowed);
 pgw_status pgw__pq_refuse_int(pgw *h, const char *argument, int64_t value, const char *allowed);
 /* Any status with a message and a hint (either may be NULL). Returns st. */
 pgw_status pgw__pq_fail(pgw *h, pgw_status st, const char *message, const char *hint);
-/* As pgw__pq_fail(), before anything was sent: of no statement. */
+/* Like pgw__pq_fail(), for a failure before any statement was sent. */
 pgw_status pgw__pq_reject(pgw *h, pgw_status st, const char *message, const char *hint);
 /* If st is a failure, it is about this element of the call's input. Returns st. */
 pgw_status pgw__pq_about(pgw *h, size_t index, pgw_status st);

@@ -46,8 +46,8 @@ bool pgw__cancel(PGconn *conn, int64_t max_ms, bool *adrift)
 
 #else
 
-/* PQcancel waits for the server without any bound. So we knock first, with a deadline: a server (or
- * pooler) that answers an SSLRequest at once will answer a cancel as well. */
+/* PQcancel waits for the server without a limit. So an SSLRequest goes first, with a deadline: a
+ * server (or pooler) that answers it at once will answer a cancel as well. */
 static bool cancel_knock(int fd, int64_t deadline)
 {
     static const unsigned char ssl_request[8] = {0, 0, 0, 8, 0x04, 0xd2, 0x16, 0x2f};

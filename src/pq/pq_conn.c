@@ -62,7 +62,7 @@ static void conn_make_settings(pgw *h)
         _Static_assert(
             sizeof("SELECT true" CONN_SETTINGS(CONN_AS_OURS, "9223372036854775807") CONN_SESSION(
                 CONN_AS_OURS) CONN_AS_OURS("transaction_timeout", "0")) <= sizeof(h->settings),
-            "room for the settings");
+            "space for the settings");
         snprintf(h->settings, sizeof(h->settings),
                  "SELECT true" CONN_SETTINGS(CONN_AS_OURS, "%lld") CONN_SESSION(CONN_AS_OURS) "%s",
                  (long long)h->lock_ms, older ? "" : CONN_AS_OURS("transaction_timeout", "0"));
@@ -71,7 +71,7 @@ static void conn_make_settings(pgw *h)
 
     _Static_assert(sizeof("SELECT true" CONN_SETTINGS(CONN_AS_LOCAL, "9223372036854775807")
                               CONN_AS_LOCAL("transaction_timeout", "0")) <= sizeof(h->settings),
-                   "room for the settings");
+                   "space for the settings");
     snprintf(h->settings, sizeof(h->settings),
              "SELECT true" CONN_SETTINGS(CONN_AS_LOCAL, "%lld") "%s", (long long)h->lock_ms,
              older ? "" : CONN_AS_LOCAL("transaction_timeout", "0"));

@@ -10,7 +10,7 @@
 
 #define ERROR_VALUE_MAX 64  /* bytes of a refused value that are shown */
 #define ERROR_FIRST_MAX 800 /* limit of the server's text, so that its code fits after it */
-#define ERROR_WHICH     "It is number " /* DETAIL of _refuse() in SQL begins with this */
+#define ERROR_WHICH     "This is element " /* DETAIL of _refuse() in SQL begins with this */
 #define ERROR_INSIDE \
     "the error comes from a function on the server, such as a trigger: see the server's log"
 
@@ -368,7 +368,7 @@ static pgw_status error_refuse(pgw *h, const char *argument, const char *shown, 
 
     h->armed = NULL;
     h->statement[0] = '\0'; /* none was sent */
-    snprintf(text, sizeof(text), "argument `%.64s` is %s: allowed is %.400s", argument, shown,
+    snprintf(text, sizeof(text), "argument `%.64s` is %s: expected %.400s", argument, shown,
              allowed);
     return pgw__fault_set(&h->fault, PGW_EINVAL, text, NULL);
 }

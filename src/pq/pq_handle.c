@@ -1,4 +1,4 @@
-/* pq_handle: birth and death of a handle, and its life in the caller's event loop. */
+/* pq_handle: opens and closes handles, and runs them in the caller's event loop. */
 #include <limits.h>
 #include <string.h>
 #include <unistd.h>
@@ -150,7 +150,7 @@ int64_t pgw__pq_timeout_ms(const pgw *h)
 
     if (left > INT_MAX) left = INT_MAX; /* for poll() */
     if (h->phase == PGW__IDLE || h->stop == NULL) return left;
-    return left < 0 || left > PGW__STOP_LOOK_MS ? PGW__STOP_LOOK_MS : left;
+    return left < 0 || left > PGW__STOP_CHECK_MS ? PGW__STOP_CHECK_MS : left;
 }
 
 /* The operation is over and forgotten before `done` is called, which may therefore start the next

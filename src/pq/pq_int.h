@@ -1,8 +1,8 @@
-/* pq_int: what the files of the module pq share, and nobody else sees: the handle.
+/* pq_int: declarations that only the files of the module pq share: the handle.
  *
- * One machine serves blocking and non-blocking callers. An operation (pgw__op) goes through phases;
- * pgw__pq_advance() does what can be done without waiting, and waiting is somebody else's business:
- * pgw__pq_run()'s poll(2), or the caller's event loop.
+ * One state machine serves blocking and non-blocking callers. An operation (pgw__op) goes through
+ * phases. pgw__pq_advance() does all that needs no wait. Its callers wait: pgw__pq_run() by
+ * poll(2), others in their event loop.
  *
  *   IDLE -> [PAUSE <-> CONNECT -> SETUP -> CONNECTED] -> [PREPARE] -> RUN -> IDLE
  *            only when there is no connection   once a statement and connection
@@ -24,13 +24,13 @@
 #include "pq/pq.h"
 #include "pq/pq_param.h"
 
-#define PGW__CTX_MAX      192
-#define PGW__LISTENS_MAX  4
-#define PGW__LISTEN_SIZE  160  /* LISTEN and a quoted identifier */
-#define PGW__PREFIX_MAX   3    /* statements that go in front of one, in its transaction */
-#define PGW__GRACE_MS     2000 /* at most, after a deadline */
-#define PGW__CANCEL_MS    500  /* between cancels: one that meets a session at rest is lost */
-#define PGW__STOP_LOOK_MS 100  /* time between checks for the second request to stop */
+#define PGW__CTX_MAX       192
+#define PGW__LISTENS_MAX   4
+#define PGW__LISTEN_SIZE   160  /* LISTEN and a quoted identifier */
+#define PGW__PREFIX_MAX    3    /* statements that go in front of one, in its transaction */
+#define PGW__GRACE_MS      2000 /* at most, after a deadline */
+#define PGW__CANCEL_MS     500  /* between cancels: one that meets a session at rest is lost */
+#define PGW__STOP_CHECK_MS 100  /* time between checks for the second request to stop */
 
 typedef enum pgw__phase {
     PGW__IDLE,
@@ -102,7 +102,7 @@ struct pgw {
     bool owned;         /* of a loop, which logs failures */
     pgw__log_told told; /* of failed attempts to connect */
     const char *schema;
-    int slot;                /* among sleepers: 0 .. 255 */
+    int slot;                /* as a waiter: 0..255 */
     uint64_t mark;           /* random: no other handle has it */
     unsigned char spent[16]; /* the module table's */
     pid_t pid;               /* a child of fork() must not use the session (R16) */
@@ -137,7 +137,7 @@ struct pgw {
     bool unnamed;  /* names of statements clash: prepare no more */
     uint64_t txns; /* begun */
     bool in_txn;   /* between pgw__pq_begin() and its end, also when the session was lost */
-    bool dead;     /* the server said good-bye while idle */
+    bool dead;     /* the server ended the session while it was idle */
     pgw__notified_fn *on_notified;
     void *notified_arg;
     bool notified;  /* a notification was seen and not yet reported */
@@ -187,7 +187,7 @@ pgw_status pgw__pq_begin_op(pgw *h); /* starts it: AGAIN, or it is over at once 
 pgw_status pgw__pq_finish(pgw *h);   /* sees it through */
 pgw_status pgw__pq_run(pgw *h);      /* both */
 void pgw__pq_advance(pgw *h);
-int64_t pgw__pq_until(const pgw *h);      /* by then it must be looked at */
+int64_t pgw__pq_until(const pgw *h);      /* when it must be advanced at the latest */
 void pgw__pq_poll(pgw *h, int64_t until); /* until something moves, or earlier */
 
 /* ---- pq_conn: the session ---- */
@@ -200,7 +200,7 @@ void pgw__conn_failed(pgw *h, const char *message);
 bool pgw__conn_next_host(pgw *h); /* for the next attempt; false: it begins with the first again */
 void pgw__conn_timed_out(pgw *h); /* connect.timeout_ms is over: the next host, if there is one */
 void pgw__conn_drop(pgw *h);
-void pgw__conn_abandon(PGconn *conn); /* frees it without a word to the server */
+void pgw__conn_abandon(PGconn *conn); /* frees it without a message to the server */
 bool pgw__conn_alive(pgw *h);
 extern const char pgw__conn_isolation[];
 

@@ -25,7 +25,7 @@ typedef struct pgw__args {
 } pgw__args;
 
 void pgw__args_init(pgw__args *a);
-/* Empty again. Keeps a small buffer for the next statement and gives a large one back. */
+/* Empty again. Keeps a small buffer for the next statement, and frees a large one. */
 void pgw__args_reset(pgw__args *a);
 void pgw__args_free(pgw__args *a);
 

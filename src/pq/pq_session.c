@@ -137,7 +137,7 @@ pgw_status pgw__pq_listen(pgw *h, const char *channel)
     if (!session_listen_text(channel, text) ||
         (at = session_listen_at(h, text)) == PGW__LISTENS_MAX)
         return pgw__pq_refuse(h, "channel", channel,
-                              "a UTF-8 name of up to 63 bytes, and 4 of them");
+                              "at most 4 channels, with UTF-8 names of at most 63 bytes");
     known = at < h->listens_count;
     if (known && !h->pooled) return PGW_OK;
     if (!known) memcpy(h->listens[h->listens_count++], text, sizeof(text));
@@ -173,7 +173,7 @@ void pgw__pq_unlisten_slot(pgw *h)
 /* ---- waiting ---- */
 
 /* PGW_OUTCOME_EMPTY: nothing yet. */
-static pgw_status session_look(pgw *h, int extra_fd)
+static pgw_status session_check(pgw *h, int extra_fd)
 {
     struct pollfd p = {.fd = extra_fd, .events = POLLIN};
 
@@ -200,7 +200,7 @@ static void session_sleep(pgw *h, int64_t deadline, int extra_fd)
                           {.fd = h->heeded ? -1 : pgw_stop_fd(h->stop), .events = POLLIN},
                           {.fd = extra_fd, .events = POLLIN}};
 
-    if (h->heeded && (left < 0 || left > PGW__STOP_LOOK_MS)) left = PGW__STOP_LOOK_MS;
+    if (h->heeded && (left < 0 || left > PGW__STOP_CHECK_MS)) left = PGW__STOP_CHECK_MS;
     (void)poll(p, 3, left > INT_MAX ? INT_MAX : (int)left);
 }
 
@@ -211,7 +211,7 @@ pgw_status pgw__pq_wait(pgw *h, int64_t timeout_ms, int extra_fd)
 
     if (st != PGW_OK) return st;
     for (;;) {
-        st = session_look(h, extra_fd);
+        st = session_check(h, extra_fd);
         if (st != PGW_OUTCOME_EMPTY || pgw__deadline_left_ms(deadline) == 0) break;
         session_sleep(h, deadline, extra_fd);
     }

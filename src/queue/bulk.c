@@ -9,7 +9,7 @@
 #include "queue/job.h"
 
 #define BULK_SLICE   10000
-#define BULK_SLICES  100 /* that a dry run looks at */
+#define BULK_SLICES  100 /* that a dry run reads */
 #define BULK_LOG_MAX 100000
 
 typedef struct bulk_slice {
@@ -99,7 +99,7 @@ pgw_status pgw_bulk(pgw *h, const pgw_bulk_opts *opts, int64_t *n, bool *more)
 
         if (o.dry_run && slices == BULK_SLICES) break;
         if (slices > 0 && pgw__pq_stopped(h))
-            return pgw__pq_fail(h, PGW_ECANCELED, "asked to stop when a part was done", NULL);
+            return pgw__pq_fail(h, PGW_ECANCELED, "asked to stop; a part is done", NULL);
         st = bulk_one(h, &o, (const unsigned char *)run, left < BULK_SLICE ? left : BULK_SLICE,
                       &one, &last);
         all += one;

@@ -228,7 +228,7 @@ pgw_status pgw__job_verdict(pgw *h, pgw_ref *refs, size_t n, const pgw__rows *ro
     return st;
 }
 
-pgw_status pgw__job_hand_over(pgw *h, pgw_batch **batch, int max, const pgw__rows *rows)
+pgw_status pgw__job_deliver(pgw *h, pgw_batch **batch, int max, const pgw__rows *rows)
 {
     if ((*batch)->count <= (size_t)max && !pgw__rows_misread(rows)) return PGW_OK;
     pgw_batch_free(*batch);

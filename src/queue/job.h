@@ -66,7 +66,7 @@ typedef enum pgw__job_column {
 /* The columns of job_list(), as the statements that call it return them. */
 extern const pgw__job_column pgw__job_listed[];
 
-/* Takes over a filter, and looks at its fields. */
+/* Copies a filter, and checks its fields. */
 pgw_status pgw__check_filter(pgw *h, pgw_filter *mine, const pgw_filter *given);
 
 /* The first ten parameters of a statement with a filter. */
@@ -84,7 +84,7 @@ pgw_status pgw__job_batch(pgw_batch **batch, const pgw__rows *rows, int first, i
 
 /* Of a claim, when all of its rows has been read: frees it where there are more jobs than were
  * asked for, or a value was misread. PGW_EPROTO. */
-pgw_status pgw__job_hand_over(pgw *h, pgw_batch **batch, int max, const pgw__rows *rows);
+pgw_status pgw__job_deliver(pgw *h, pgw_batch **batch, int max, const pgw__rows *rows);
 
 /* Of a claim: its leases began at this time of our monotonic clock, or later. Time that the
  * statement waited at the server before, such as for a lock, does not count. */

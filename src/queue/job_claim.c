@@ -63,7 +63,7 @@ static pgw_status claim_read_jobs(pgw *h, const claim_ctx *ctx, const pgw__rows 
     if (st != PGW_OK) return pgw__pq_fail(h, st, NULL, NULL);
     (*ctx->batch)->since_us = claim_since_us(h, rows, first);
     pgw__pq_set_server_time(h, pgw__rows_time_us(rows, first, CLAIM_SERVER_TIME));
-    return pgw__job_hand_over(h, ctx->batch, ctx->max, rows);
+    return pgw__job_deliver(h, ctx->batch, ctx->max, rows);
 }
 
 static pgw_status claim_read(pgw *h, const pgw__rows *rows, void *ctx)

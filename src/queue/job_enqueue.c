@@ -235,11 +235,11 @@ static pgw_status enqueue_columns_fill(pgw *h, enqueue_columns *c, const pgw_job
             return pgw__pq_about(h, i,
                                  pgw__pq_refuse_int(h, "jobs[i].struct_size",
                                                     (int64_t)j.struct_size,
-                                                    "the same in all of them"));
+                                                    "the same size in all elements"));
         if (i > 0 && j.op != NULL)
-            return pgw__pq_about(
-                h, i,
-                pgw__pq_refuse(h, "jobs[i].op", j.op, "NULL: the first job has that of the call"));
+            return pgw__pq_about(h, i,
+                                 pgw__pq_refuse(h, "jobs[i].op", j.op,
+                                                "NULL: only the first job has an operation id"));
         enqueue_columns_put(c, i, &j);
     }
     if (c->tag_text.failed != 0)
@@ -254,7 +254,7 @@ typedef struct enqueue_many {
     size_t n;
 } enqueue_many;
 
-/* The status of the whole is that of its most remarkable job. */
+/* The status of the call is the most notable one of its jobs. */
 static pgw_status enqueue_many_read(pgw *h, const pgw__rows *rows, void *ctx)
 {
     const enqueue_many *many = ctx;
@@ -264,7 +264,7 @@ static pgw_status enqueue_many_read(pgw *h, const pgw__rows *rows, void *ctx)
 
     if (count > 0 && count != many->n && pgw__job_outcome(rows, 0, 1) == PGW_OUTCOME_REPEATED)
         return pgw__pq_fail(h, PGW_EINVAL,
-                            "the operation id was used for another number of jobs: allowed is one "
+                            "the operation id was used for another number of jobs: expected one "
                             "for this call alone, or the same jobs again",
                             NULL);
     st = pgw__ask_rows(h, rows, many->n);

@@ -6,7 +6,7 @@
 #include "call/ask.h"
 #include "call/check.h"
 
-#define LOOK_MAX      100000
+#define LIST_MAX      100000
 #define LIST_TEXT_MAX 1000 /* of a filter */
 
 const pgw__job_column pgw__job_listed[] = {
@@ -21,7 +21,7 @@ const pgw__job_column pgw__job_listed[] = {
 typedef struct list_ctx {
     int (*fn)(const pgw_job *job, void *arg);
     void *arg;
-    int64_t *go_on; /* of a search: NULL: nobody asks */
+    int64_t *go_on; /* of a search; NULL: not wanted */
 } list_ctx;
 
 /* One at a time: the rows take memory enough. */
@@ -69,7 +69,7 @@ pgw_status pgw_jobs_each(pgw *h, const pgw_jobs_opts *opts,
     if (st == PGW_OK) st = list_check_kind(h, "opts->kind", o.kind);
     if (st == PGW_OK) st = pgw__check_int(h, "opts->id", o.id, 0, INT64_MAX);
     if (st == PGW_OK) st = pgw__check_int(h, "opts->after_id", o.after_id, 0, INT64_MAX);
-    if (st == PGW_OK) st = pgw__check_int(h, "opts->limit", o.limit, 1, LOOK_MAX);
+    if (st == PGW_OK) st = pgw__check_int(h, "opts->limit", o.limit, 1, LIST_MAX);
     if (st != PGW_OK) return st;
     {
         const char *state = o.state != PGW_STATE_ANY ? pgw_state_name(o.state) : NULL;
@@ -129,7 +129,7 @@ pgw_status pgw_search(pgw *h, const pgw_search_opts *opts, int (*fn)(const pgw_j
     st = pgw__check_opts(h, "opts", &o, sizeof(o), opts);
     if (st == PGW_OK) st = pgw__check_filter(h, &f, o.filter);
     if (st == PGW_OK) st = pgw__check_int(h, "opts->after_id", o.after_id, 0, INT64_MAX);
-    if (st == PGW_OK) st = pgw__check_int(h, "opts->limit", o.limit, 1, LOOK_MAX);
+    if (st == PGW_OK) st = pgw__check_int(h, "opts->limit", o.limit, 1, LIST_MAX);
     if (go_on != NULL) *go_on = PGW_NONE; /* it may lie in the options */
     if (st != PGW_OK) return st;
     {

@@ -5,7 +5,7 @@
 #include "call/check.h"
 #include "queue/job.h"
 
-#define WAIT_FIRST_MS 20 /* between two looks, growing, and at most */
+#define WAIT_FIRST_MS 20 /* between two checks, growing, and at most */
 #define WAIT_MOST_MS  1000
 
 typedef struct wait_ctx {
@@ -29,7 +29,7 @@ static bool wait_is_over(const pgw_job *job)
     return state == PGW_STATE_DONE || state == PGW_STATE_DEAD || state == PGW_STATE_CANCELLED;
 }
 
-static pgw_status wait_look(pgw *h, const char *queue, int64_t id, pgw_batch **job)
+static pgw_status wait_ask(pgw *h, const char *queue, int64_t id, pgw_batch **job)
 {
     const wait_ctx ctx = {job};
     const pgw__param params[] = {
@@ -56,7 +56,7 @@ static pgw_status wait_check(pgw *h, pgw_wait_opts *mine, const pgw_wait_opts *g
     if (st == PGW_OK) st = pgw__check_unarmed(h, NULL);
     if (st == PGW_OK && pgw__pq_in_txn(h) && pgw__pq_check_session(h) == PGW_OK)
         st = pgw__pq_reject(h, PGW_EMISUSE,
-                            "a transaction is open: nobody works on what it has not committed",
+                            "a transaction is open: workers do not see its uncommitted jobs",
                             "commit, then wait");
     return st;
 }
@@ -74,11 +74,11 @@ pgw_status pgw_job_wait(pgw *h, const pgw_wait_opts *opts, pgw_batch **job)
     while (st == PGW_OK) {
         int64_t until;
 
-        st = wait_look(h, o.queue, o.id, job);
+        st = wait_ask(h, o.queue, o.id, job);
         if (st == PGW_OUTCOME_EMPTY) {
             if (seen) return PGW_OK; /* over, and nothing of it was kept */
             return pgw__pq_fail(h, PGW_ENOTFOUND,
-                                "there is no such job, or it is over and not kept",
+                                "there is no such job, or it has finished and was not retained",
                                 "set a retention on the queue: finished jobs are kept that long");
         }
         if (st != PGW_OK || wait_is_over(pgw_batch_job(*job, 0))) return st;

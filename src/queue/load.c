@@ -321,7 +321,7 @@ static pgw_status load_read_open(pgw *h, const pgw__rows *rows, void *ctx)
     l->position = pgw__rows_int(rows, 0, 5);
     l->clock_us = pgw__clock_us();
     if (pgw__rows_int(rows, 0, 2) == 0) return PGW_OK;
-    return pgw__pq_fail(h, PGW_EPAUSED, "the queue is being drained and takes no jobs",
+    return pgw__pq_fail(h, PGW_EPAUSED, "the queue is being drained and accepts no jobs",
                         "pgw_queue_resume() opens it again");
 }
 

@@ -12,7 +12,7 @@ WITH pin AS (
       FROM pg_stat_activity a
      WHERE a.datname = current_database() AND a.pid <> pg_backend_pid() AND a.xact_start IS NOT NULL
        AND (a.backend_xmin IS NOT NULL OR a.backend_xid IS NOT NULL)
-       AND NOT EXISTS (SELECT FROM pg_stat_progress_vacuum v WHERE v.pid = a.pid) -- its snapshot holds nothing back; that of VACUUM FULL does, which is not in there
+       AND NOT EXISTS (SELECT FROM pg_stat_progress_vacuum v WHERE v.pid = a.pid) -- the snapshot of a VACUUM holds nothing back; the view does not list VACUUM FULL, whose snapshot does
     UNION ALL
     SELECT format('prepared transaction "%s" of %s has been left for %s', p.gid, p.owner, date_trunc('second', clock_timestamp() - p.prepared)),
            CASE WHEN p.prepared < clock_timestamp() - interval '1 min' THEN 2 ELSE 1 END,
@@ -38,7 +38,7 @@ WITH pin AS (
 SELECT grade, 'vacuum horizon', finding, advice FROM worst
 UNION ALL
 SELECT 0, 'vacuum horizon', 'nothing holds back vacuum', '' WHERE NOT EXISTS (SELECT FROM worst)
-UNION ALL -- autovacuum begins at `usual`, and gives up its manners at 1600 million; three million before the last id the server takes no writes
+UNION ALL -- autovacuum begins at `usual`, and ignores its cost limits from 1600 million on; three million ids before the end the server refuses writes
 SELECT CASE WHEN w.age > 1600000000 THEN 2 ELSE 1 END, 'wraparound',
        format('%s of database "%s" have an age of %s: at 2144000000 the server stops all writes, in all databases', w.what, d.datname, w.age),
        format('End what holds back vacuum, in any database. Then, as a superuser, VACUUM database %I.', d.datname)

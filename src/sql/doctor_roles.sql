@@ -20,7 +20,7 @@ WITH s AS (
      GROUP BY n.role
 ), missing AS (
     SELECT DISTINCT n.role FROM need n WHERE to_regrole(n.role) IS NULL
-), object (name, owner, acl, fine) AS ( -- and the right on it that does no harm
+), object (name, owner, acl, fine) AS ( -- fine: the harmless right on it
     SELECT f.proname || '()', f.proowner, coalesce(f.proacl, acldefault('f', f.proowner)), CASE WHEN starts_with(f.proname, '_') THEN '' ELSE 'EXECUTE' END FROM f
     UNION ALL
     SELECT c.relname, c.relowner, c.relacl, CASE c.relkind WHEN 'v' THEN 'SELECT' ELSE '' END FROM s JOIN pg_class c ON c.relnamespace = s.oid

@@ -1,7 +1,7 @@
 -- Finds schedules with a fault.
 -- params: none
 -- returns: grade int, check_name text, finding text, advice text
-WITH word AS ( -- for a shell
+WITH word AS ( -- the name, quoted for a shell
     SELECT s.name, CASE WHEN s.name LIKE '-%' THEN '-- ' ELSE '' END || '''' || replace(s.name, '''', '''"''"''') || '''' AS typed FROM pgwork.schedules s
 ), found AS (
     SELECT 2 AS grade, 'schedules' AS check_name, format('schedule "%s" does not run: %s', s.name, s.error) AS finding,
@@ -14,7 +14,7 @@ WITH word AS ( -- for a shell
       FROM pgwork.schedules s
      CROSS JOIN LATERAL (SELECT least(s.asked, CASE WHEN NOT s.paused THEN s.next_at END) AS due) d
      WHERE s.error IS NULL AND s.slot IS NULL AND d.due < clock_timestamp() - interval '1 min'
-    UNION ALL -- any node that asks gets such a tick
+    UNION ALL -- any node that claims gets such a tick
     SELECT 2, 'schedules', format('schedule "%s": its tick of %s timed out %s ago%s, and no node has claimed it since', s.name, s.slot,
                                   date_trunc('second', clock_timestamp() - s.until), ' with "' || s.holder || '"'),
            'Check that the program that calls pgw_cron_claim_due() runs.'

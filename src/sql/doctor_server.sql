@@ -8,7 +8,7 @@ WITH s AS (
            current_setting('full_page_writes') AS pages,
            current_setting('autovacuum') AS autovacuum,
            current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int
-               - coalesce(current_setting('reserved_connections', true)::int, 0) AS room, -- the latter since PostgreSQL 16
+               - coalesce(current_setting('reserved_connections', true)::int, 0) AS capacity, -- the latter since PostgreSQL 16
            -- Without pg_read_all_stats the sessions of others have no type; those of clients have a user and a database.
            (SELECT count(*) FROM pg_stat_activity a
              WHERE coalesce(a.backend_type = 'client backend', a.usesysid IS NOT NULL AND a.datid IS NOT NULL)) AS used,
@@ -53,9 +53,9 @@ SELECT CASE WHEN autovacuum = 'on' THEN 0 ELSE 2 END, 'autovacuum', 'autovacuum 
        CASE WHEN autovacuum = 'on' THEN '' ELSE 'Switch it on: every job leaves a dead row, and dead rows slow down claims.' END
   FROM s
 UNION ALL
-SELECT CASE WHEN room - used < 3 THEN 2 WHEN room - used < room / 10 THEN 1 ELSE 0 END, 'connections',
-       format('%s of %s connections are in use', used, room),
-       CASE WHEN room - used < greatest(3, room / 10)
+SELECT CASE WHEN capacity - used < 3 THEN 2 WHEN capacity - used < capacity / 10 THEN 1 ELSE 0 END, 'connections',
+       format('%s of %s connections are in use', used, capacity),
+       CASE WHEN capacity - used < greatest(3, capacity / 10)
             THEN 'Raise max_connections, start fewer workers, or use a pooler. A worker needs two connections, whatever its concurrency, and a reaper one.' ELSE '' END
   FROM s
 UNION ALL

@@ -14,14 +14,14 @@ SELECT CASE WHEN s.n_dead_tup > 1000000 AND s.n_dead_tup > 10 * s.n_live_tup THE
  WHERE s.relid IN ('pgwork.live_job'::regclass, 'pgwork.delayed_job'::regclass)
  ORDER BY s.relname DESC
 )
-UNION ALL -- a lock or a permit is a row that is written each time: whoever looks for it walks over what of it is dead
+UNION ALL -- each use of a lock or a permit writes its row, and a search for the row passes its dead versions
 SELECT CASE WHEN s.n_dead_tup > 100000 THEN 2 ELSE 1 END, 'tables',
        format('%s: %s live and %s dead rows, which slow down %s', s.relname, s.n_live_tup, s.n_dead_tup,
               CASE WHEN s.relid = 'pgwork.permit'::regclass THEN 'semaphores' ELSE 'locks' END),
        format('Fix what holds the vacuum horizon. Then autovacuum removes the dead rows within minutes, or VACUUM pgwork.%I at once.', s.relname)
   FROM s
  WHERE s.relid IN ('pgwork.named_lock'::regclass, 'pgwork.permit'::regclass) AND s.n_dead_tup > 10000 AND s.n_dead_tup > 10 * s.n_live_tup
-UNION ALL -- as the migrations make them; without statistics some seem to be of no use
+UNION ALL -- the indexes that the migrations create; without statistics some seem to be useless
 SELECT 2, 'indexes', format('index %s is missing: statements may read all of its table', i.name),
        format('As the owner of the schema: CREATE INDEX CONCURRENTLY %s ON pgwork.%s;', i.name, i.definition)
   FROM (VALUES ('live_job_place', 'live_job (queue, lane, pos)'), ('live_job_id', 'live_job (queue, id, last_id) WHERE id IS NOT NULL'),
@@ -34,7 +34,7 @@ SELECT 2, 'indexes', format('index %s is missing: statements may read all of its
                ('table_operation_at', 'table_operation (at)'), ('minute_at', 'minute (at)'), ('log_entry_at', 'log_entry (at)'), ('schedule_next', 'schedule (next_at) WHERE NOT paused AND queue IS NOT NULL'),
                ('schedule_planned', 'schedule (planned_at) WHERE NOT paused'), ('schedule_held', 'schedule (next_at) WHERE queue IS NULL')) i (name, definition)
  WHERE to_regclass('pgwork.' || i.name) IS NULL
-UNION ALL -- CONCURRENTLY was not through when it was ended
+UNION ALL -- CREATE INDEX CONCURRENTLY was ended before it was done
 SELECT CASE WHEN r.left_over THEN 1 ELSE 2 END, 'indexes', format('index %s is not valid: the server does not use it', r.name),
        format('As the owner of the schema: %s INDEX CONCURRENTLY pgwork.%I;', CASE WHEN r.left_over THEN 'DROP' ELSE 'REINDEX' END, r.name)
   FROM (SELECT c.relname AS name, c.relname ~ '_cc(new|old)[0-9]*$' AS left_over

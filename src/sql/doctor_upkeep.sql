@@ -6,7 +6,7 @@ WITH b AS (
     SELECT count(*) FILTER (WHERE at > clock_timestamp() - interval '30 s') AS alive, max(at) AS last
       FROM pgwork.beats WHERE role = 'reaper' AND at <= clock_timestamp() -- later times were written before the clock was set back
 ), late AS (
-    -- Queue by queue, and with now(), which is not volatile, an index leads past the millions that may wait for their time.
+    -- Queue by queue, and with now(), which is not volatile, an index skips the millions of jobs that may be delayed.
     SELECT coalesce(sum(l.n), 0) AS n, min(l.oldest) AS oldest
       FROM pgwork.queues q
      CROSS JOIN LATERAL (SELECT count(*) AS n, min(j.run_at) AS oldest FROM pgwork.job j
@@ -38,7 +38,7 @@ UNION ALL
 SELECT 2, 'positions', format('sequence pgwork.position went back to %s, but %s was drawn before: new jobs lie below the low-water marks', t.position, t.issued),
        format('As the owner of the schema: SELECT setval(''pgwork.position'', %s);', t.issued)
   FROM pgwork.last_tick t WHERE t.position < t.issued
-UNION ALL -- of 2^31; a queue that is made and rolled back draws one, too
+UNION ALL -- of 2^31; a queue whose creation is rolled back draws an id, too
 SELECT CASE WHEN t.queue_id > 1600000000 THEN 2 ELSE 1 END, 'queue ids',
        format('queue ids have reached %s: no queue can be created after 2147483647', t.queue_id),
        'Find the program that creates many queues, or that enqueues into new ones and rolls back. Use permanent queues. Ids are not reused; a new schema begins with 1.'
@@ -49,7 +49,7 @@ SELECT CASE WHEN n = 0 THEN 0 WHEN oldest > clock_timestamp() - interval '5 min'
             ELSE 'no delayed job is overdue' END,
        CASE WHEN n > 0 THEN 'Check that a reaper runs. If it cannot keep up, raise `reaper.batch` or run a second reaper.' ELSE '' END
   FROM late
-UNION ALL -- what is stuck: here, where no damaged row is read. One that is tried again and again is tried soon; the others are over.
+UNION ALL -- stuck jobs come last, and no damaged row is read for them. A job that is still stuck is tried again soon; older records are over.
 (
 SELECT 2, CASE WHEN s.queue IS NULL THEN 'upkeep' ELSE 'stuck jobs' END,
        format('%s since %s: %s', CASE WHEN s.queue IS NULL THEN 'a part of the upkeep fails' ELSE format('job %s of queue "%s" cannot be requeued', s.id, s.queue) END,

@@ -45,7 +45,7 @@ static pgw_status table_check_ident(pgw *h, const char *argument, const char *na
 
     if (fault == NULL) return PGW_OK;
     snprintf(message, sizeof(message),
-             "argument `%s` %s: allowed is a name in UTF-8 of 1 to 63 bytes", argument, fault);
+             "argument `%s` %s: expected a name in UTF-8 of 1 to 63 bytes", argument, fault);
     return pgw__pq_reject(h, PGW_EINVAL, message,
                           "the server truncates longer names, and would use another table");
 }
@@ -91,15 +91,15 @@ static pgw_status table_check_spec(pgw *h, const pgw_table_spec *s)
 /* ---- the table ---- */
 
 /* What the readers fill. */
-typedef struct table_look {
+typedef struct table_lookup {
     pgw_table *t;
     const pgw_table_spec *spec;
     int64_t oid;
     const char *index_state[2]; /* NULL: missing, else static text */
-} table_look;
+} table_lookup;
 
 typedef struct table_ctx {
-    table_look *look;
+    table_lookup *lookup;
 } table_ctx;
 
 static const char *table_kind(char relkind)
@@ -126,8 +126,8 @@ static const char *table_index_state(const pgw__rows *rows, int col)
 
 static pgw_status table_read_find(pgw *h, const pgw__rows *rows, void *ctx)
 {
-    table_look *look = ((const table_ctx *)ctx)->look;
-    pgw_table *t = look->t;
+    table_lookup *lookup = ((const table_ctx *)ctx)->lookup;
+    pgw_table *t = lookup->t;
     const char *kind, *after;
 
     if (pgw__rows_count(rows) == 0)
@@ -135,7 +135,7 @@ static pgw_status table_read_find(pgw *h, const pgw__rows *rows, void *ctx)
     if (pgw__rows_null(rows, 0, 0))
         return table_fail(h, t, PGW_ENOTFOUND, "there is no such table",
                           "names are case-sensitive: `Article` and `article` are two tables");
-    look->oid = pgw__rows_int(rows, 0, 0);
+    lookup->oid = pgw__rows_int(rows, 0, 0);
     kind = pgw__rows_text(rows, 0, 1, NULL);
     if (kind == NULL || (*kind != 'r' && *kind != 'p'))
         return table_fail(h, t, PGW_EINVAL, table_kind(kind != NULL ? *kind : '?'),
@@ -156,8 +156,8 @@ static pgw_status table_read_find(pgw *h, const pgw__rows *rows, void *ctx)
         return table_fail(h, t, PGW_EINVAL,
                           "has inheritance children, which its unique keys do not cover",
                           "name the table that holds the rows");
-    look->index_state[0] = table_index_state(rows, 7);
-    look->index_state[1] = table_index_state(rows, 8);
+    lookup->index_state[0] = table_index_state(rows, 7);
+    lookup->index_state[1] = table_index_state(rows, 8);
     t->has_xmin = pgw__rows_int(rows, 0, 10) != 0;
     after = pgw__rows_text(rows, 0, 11, NULL);
     t->rewritten = after == NULL     ? PGW__AFTER_NOTHING
@@ -172,7 +172,7 @@ static pgw_status table_read_find(pgw *h, const pgw__rows *rows, void *ctx)
 
 static pgw_status table_read_columns(pgw *h, const pgw__rows *rows, void *ctx)
 {
-    pgw_table *t = ((const table_ctx *)ctx)->look->t;
+    pgw_table *t = ((const table_ctx *)ctx)->lookup->t;
     const int count = pgw__rows_count(rows);
 
     t->columns = pgw__mem_zero((size_t)count, sizeof(*t->columns));
@@ -202,8 +202,8 @@ static pgw_status table_read_columns(pgw *h, const pgw__rows *rows, void *ctx)
 
 static pgw_status table_read_key(pgw *h, const pgw__rows *rows, void *ctx)
 {
-    const table_look *look = ((const table_ctx *)ctx)->look;
-    pgw_table *t = look->t;
+    const table_lookup *lookup = ((const table_ctx *)ctx)->lookup;
+    pgw_table *t = lookup->t;
     char text[600] = "no unique key over (";
     size_t used = strlen(text);
 
@@ -238,9 +238,9 @@ static pgw_status table_read_key(pgw *h, const pgw__rows *rows, void *ctx)
 }
 
 static pgw_status table_query(pgw *h, pgw__sql sql, const pgw__param *params, pgw__reader *read,
-                              table_look *look)
+                              table_lookup *lookup)
 {
-    const table_ctx ctx = {look};
+    const table_ctx ctx = {lookup};
     const pgw__call call = {
         .sql = sql, .params = params, .read = read, .ctx = &ctx, .ctx_size = sizeof(ctx)};
 
@@ -254,11 +254,11 @@ const pgw__column *pgw__table_column(const pgw_table *t, const char *name)
     return NULL;
 }
 
-static pgw_status table_find_key(pgw *h, table_look *look)
+static pgw_status table_find_key(pgw *h, table_lookup *lookup)
 {
-    pgw_table *t = look->t;
-    const pgw_table_spec *s = look->spec;
-    const pgw__param params[] = {P_INT8(look->oid), P_ARRAY(TEXT, s->key, s->key_count), P_END};
+    pgw_table *t = lookup->t;
+    const pgw_table_spec *s = lookup->spec;
+    const pgw__param params[] = {P_INT8(lookup->oid), P_ARRAY(TEXT, s->key, s->key_count), P_END};
     pgw_status st;
 
     assert(s->key != NULL); /* was checked */
@@ -269,7 +269,7 @@ static pgw_status table_find_key(pgw *h, table_look *look)
             return table_fail_column(h, t, PGW_ENOTFOUND, s->key[k], "of the key does not exist",
                                      "names are case-sensitive: `Id` and `id` are two columns");
     }
-    st = table_query(h, PGW__SQL_TABLE_KEY, params, table_read_key, look);
+    st = table_query(h, PGW__SQL_TABLE_KEY, params, table_read_key, lookup);
     if (st != PGW_OK) return st;
     for (size_t k = 0; k < s->key_count; k++)
         if (!t->key[k].column->filled)
@@ -290,15 +290,15 @@ typedef struct table_role {
 
 static const table_role table_roles[] = {
     {"locked_by", " text varchar int2 int4 int8 uuid ",
-     "(locked_by) has the wrong type: allowed is text, varchar, smallint, integer, bigint or uuid",
+     "(locked_by) has the wrong type: expected text, varchar, smallint, integer, bigint or uuid",
      false},
     {"expires_at", " timestamptz ",
-     "(expires_at) has the wrong type: allowed is timestamptz, which every session reads "
+     "(expires_at) has the wrong type: expected timestamptz, which every session reads "
      "alike",
      false},
-    {"token", " uuid ", "(token) has the wrong type: allowed is uuid", false},
+    {"token", " uuid ", "(token) has the wrong type: expected uuid", false},
     {"version", " int2 int4 int8 uuid ",
-     "(version) has the wrong type: allowed is smallint, integer, bigint or uuid", true},
+     "(version) has the wrong type: expected smallint, integer, bigint or uuid", true},
 };
 
 static bool table_type_allowed(const pgw__column *c, const char *types)
@@ -334,10 +334,10 @@ static pgw_status table_find_role(pgw *h, pgw_table *t, const table_role *role, 
     return PGW_OK;
 }
 
-static pgw_status table_find_roles(pgw *h, table_look *look)
+static pgw_status table_find_roles(pgw *h, table_lookup *lookup)
 {
-    pgw_table *t = look->t;
-    const pgw_table_spec *s = look->spec;
+    pgw_table *t = lookup->t;
+    const pgw_table_spec *s = lookup->spec;
     const char *const names[] = {s->locked_by, s->expires_at, s->token, s->version};
     const pgw__column **const to[] = {&t->locked_by, &t->expires_at, &t->token, &t->version};
     char missing[400] = "";
@@ -361,9 +361,9 @@ static pgw_status table_find_roles(pgw *h, table_look *look)
 
 /* ---- open ---- */
 
-static pgw_status table_look_up(pgw *h, table_look *look)
+static pgw_status table_find(pgw *h, table_lookup *lookup)
 {
-    const pgw_table_spec *s = look->spec;
+    const pgw_table_spec *s = lookup->spec;
     char index[2][PGW__IDENT_MAX + 1];
     pgw_status st, roles;
 
@@ -373,18 +373,18 @@ static pgw_status table_look_up(pgw *h, table_look *look)
         const pgw__param params[] = {P_TEXT(s->schema), P_TEXT(s->table), P_TEXT(index[0]),
                                      P_TEXT(index[1]), P_END};
 
-        st = table_query(h, PGW__SQL_TABLE_FIND, params, table_read_find, look);
+        st = table_query(h, PGW__SQL_TABLE_FIND, params, table_read_find, lookup);
     }
     if (st == PGW_OK) {
-        const pgw__param params[] = {P_INT8(look->oid), P_END};
+        const pgw__param params[] = {P_INT8(lookup->oid), P_END};
 
-        st = table_query(h, PGW__SQL_TABLE_COLUMNS, params, table_read_columns, look);
+        st = table_query(h, PGW__SQL_TABLE_COLUMNS, params, table_read_columns, lookup);
     }
-    if (st == PGW_OK) st = table_find_key(h, look);
+    if (st == PGW_OK) st = table_find_key(h, lookup);
     if (st != PGW_OK) return st;
-    roles = table_find_roles(h, look);
+    roles = table_find_roles(h, lookup);
     if (roles != PGW_OK && roles != PGW_ESCHEMA) return roles;
-    st = pgw__table_ddl(h, look->t, s, look->index_state);
+    st = pgw__table_ddl(h, lookup->t, s, lookup->index_state);
     return st == PGW_OK ? roles : st;
 }
 
@@ -401,7 +401,7 @@ static pgw_status table_keep_names(pgw *h, pgw_table *t, const pgw_table_spec *s
 pgw_status pgw_table_open(pgw *h, const pgw_table_spec *spec, pgw_table **t)
 {
     pgw_table_spec s = PGW_TABLE_SPEC_INIT;
-    table_look look = {.spec = &s};
+    table_lookup lookup = {.spec = &s};
     pgw_status st;
 
     if (t == NULL) return pgw__check_given(h, "t", t);
@@ -413,15 +413,15 @@ pgw_status pgw_table_open(pgw *h, const pgw_table_spec *spec, pgw_table **t)
     st = table_check_spec(h, &s);
     if (st == PGW_OK) st = pgw__check_unarmed(h, NULL);
     if (st != PGW_OK) return st;
-    look.t = pgw__mem_zero(1, sizeof(*look.t));
-    if (look.t == NULL) return table_nomem(h);
-    st = table_keep_names(h, look.t, &s);
-    if (st == PGW_OK) st = table_look_up(h, &look);
-    if (st != PGW_OK && (st != PGW_ESCHEMA || look.t->sql == NULL)) {
-        pgw_table_free(look.t);
+    lookup.t = pgw__mem_zero(1, sizeof(*lookup.t));
+    if (lookup.t == NULL) return table_nomem(h);
+    st = table_keep_names(h, lookup.t, &s);
+    if (st == PGW_OK) st = table_find(h, &lookup);
+    if (st != PGW_OK && (st != PGW_ESCHEMA || lookup.t->sql == NULL)) {
+        pgw_table_free(lookup.t);
         return st;
     }
-    *t = look.t;
+    *t = lookup.t;
     return st;
 }
 

@@ -184,9 +184,10 @@ static pgw_status lease_check_type(pgw *h, const pgw__column *column, const char
         const char *type, *allowed;
         int64_t limit;
     } numbers[] = {
-        {"int2", "a number from -32768 to 32767, as its column is smallint", INT16_MAX},
-        {"int4", "a number from -2147483648 to 2147483647, as its column is integer", INT32_MAX},
-        {"int8", "a whole number, as its column is bigint", INT64_MAX}};
+        {"int2", "a number from -32768 to 32767, because its column is smallint", INT16_MAX},
+        {"int4", "a number from -2147483648 to 2147483647, because its column is integer",
+         INT32_MAX},
+        {"int8", "a whole number, because its column is bigint", INT64_MAX}};
     unsigned char bytes[16];
     int64_t n;
 
@@ -195,7 +196,7 @@ static pgw_status lease_check_type(pgw *h, const pgw__column *column, const char
             (!pgw__int_parse(&n, holder) || n > numbers[i].limit || n < -numbers[i].limit - 1))
             return pgw__pq_refuse(h, "opts->holder", holder, numbers[i].allowed);
     if (strcmp(column->type, "uuid") == 0 && pgw__uuid_parse(bytes, holder) != NULL)
-        return pgw__pq_refuse(h, "opts->holder", holder, "a uuid, as its column is one");
+        return pgw__pq_refuse(h, "opts->holder", holder, "a uuid, because its column is a uuid");
     return PGW_OK;
 }
 

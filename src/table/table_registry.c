@@ -13,13 +13,13 @@
 #include "call/ask.h"
 #include "table/table_int.h"
 
-#define REGISTRY_LOCK_MS  500
-#define REGISTRY_SLOW_MS  200 /* a table that takes so long rests ... */
-#define REGISTRY_REST     20  /* ... this many times as long */
-#define REGISTRY_REST_MAX 600000
-#define REGISTRY_LOOK_MS  500   /* for rows that cannot be freed, and those after them */
-#define REGISTRY_LOOK_ODD 8     /* for longer, until a row is freed or so many are not */
-#define REGISTRY_ODD_MS   10000 /* how long a table with such rows rests */
+#define REGISTRY_LOCK_MS      500
+#define REGISTRY_SLOW_MS      200 /* a table that takes so long rests ... */
+#define REGISTRY_REST         20  /* ... this many times as long */
+#define REGISTRY_REST_MAX     600000
+#define REGISTRY_SEARCH_MS    500   /* for rows that cannot be freed, and those after them */
+#define REGISTRY_SEARCH_STUCK 8     /* for longer, until a row is freed or so many are not */
+#define REGISTRY_STUCK_MS     10000 /* how long a table with such rows rests */
 
 pgw_status pgw_table_register(pgw *h, const pgw_table *t)
 {
@@ -243,11 +243,11 @@ typedef struct registry_odd {
 typedef struct registry_lot {
     int rows, skip; /* up to so many rows, after those that cannot be freed */
     int64_t found, freed;
-    bool refused; /* it was the rows' turn when it failed */
+    bool refused; /* it failed while it freed rows */
     char key[200];
 } registry_lot;
 
-/* A key names a row for humans: cut where it is long, and nothing that could play with a terminal.
+/* A key names a row for humans: cut if it is long, and without control characters.
  */
 static void registry_key(char *to, size_t size, const pgw_table *t, const char *const *key)
 {
@@ -341,7 +341,7 @@ static void registry_note(registry_odd *odd, registry_lot *lot, int64_t n, const
 static pgw_status registry_reap_rows(pgw *h, const registry_entry *e, const pgw_table *t, int batch,
                                      int64_t *freed, registry_odd *odd)
 {
-    int64_t until = pgw__deadline_in(REGISTRY_LOOK_MS);
+    int64_t until = pgw__deadline_in(REGISTRY_SEARCH_MS);
     registry_lot lot = {.rows = batch};
     bool one_by_one = false;
 
@@ -362,13 +362,13 @@ static pgw_status registry_reap_rows(pgw *h, const registry_entry *e, const pgw_
         if (!registry_is_odd(h, st, &lot)) return st;
         if (lot.rows == 1) {
             registry_note(odd, &lot, 1, pgw__pq_error_message(h));
-            more =
-                pgw__deadline_left_ms(until) > 0 || (*freed == 0 && odd->count < REGISTRY_LOOK_ODD);
+            more = pgw__deadline_left_ms(until) > 0 ||
+                   (*freed == 0 && odd->count < REGISTRY_SEARCH_STUCK);
         } else if (pgw__deadline_left_ms(until) > 0) {
             lot.rows /= 2;
         } else {
             one_by_one = true;
-            until = pgw__deadline_in(REGISTRY_LOOK_MS);
+            until = pgw__deadline_in(REGISTRY_SEARCH_MS);
             lot.rows = 1;
         }
     }
@@ -379,7 +379,7 @@ static pgw_status registry_reap_rows(pgw *h, const registry_entry *e, const pgw_
  * with a row that cannot be freed would fill the server's log. */
 static int64_t registry_rest(int64_t took_ms, const registry_odd *odd)
 {
-    const int64_t least = odd->count > 0 ? REGISTRY_ODD_MS : 0;
+    const int64_t least = odd->count > 0 ? REGISTRY_STUCK_MS : 0;
     int64_t rest =
         took_ms < REGISTRY_REST_MAX / REGISTRY_REST ? REGISTRY_REST * took_ms : REGISTRY_REST_MAX;
 

@@ -158,7 +158,7 @@ static pgw_status write_update(pgw *h, char *next, const pgw_table *t,
 }
 
 /* The version of a row that triggers have written again; "" when they have deleted it. */
-static pgw_status write_look(pgw *h, char *next, const pgw_table *t, const char *const *key)
+static pgw_status write_read_version(pgw *h, char *next, const pgw_table *t, const char *const *key)
 {
     pgw_rows *rows = NULL;
     pgw_status st = write_get(h, &rows, t, key, NULL, 0);
@@ -172,7 +172,7 @@ static pgw_status write_look(pgw *h, char *next, const pgw_table *t, const char 
 /* If triggers may write the row again, the next version is what they leave, read in the same
  * transaction: afterwards another session may have written. Changes by triggers at the commit are
  * not seen. */
-static pgw_status write_and_look(pgw *h, char *next, const pgw_table *t,
+static pgw_status write_and_read(pgw *h, char *next, const pgw_table *t,
                                  const pgw_table_update_opts *o)
 {
     const bool joins = pgw__pq_in_txn(h);
@@ -182,7 +182,7 @@ static pgw_status write_and_look(pgw *h, char *next, const pgw_table *t,
 
     if (st == PGW_OK) st = write_update(h, NULL, t, o, NULL);
     if (blind) return st;
-    if (st == PGW_OK) st = write_look(h, next, t, o->key);
+    if (st == PGW_OK) st = write_read_version(h, next, t, o->key);
     if (joins) return st;
     if (st == PGW_OK) return pgw__pq_commit(h);
     undone = pgw__pq_rollback(h); /* keeps the diagnostics of the failure */
@@ -213,7 +213,7 @@ pgw_status pgw_table_update(pgw *h, const pgw_table *t, const pgw_table_update_o
     for (size_t i = 0; st == PGW_OK && i < o.cells_count; i++)
         st = pgw__table_check_cell(h, t, o.cells[i].column);
     if (st != PGW_OK) return st;
-    if (next != NULL && t->rewritten != PGW__AFTER_NOTHING) return write_and_look(h, next, t, &o);
+    if (next != NULL && t->rewritten != PGW__AFTER_NOTHING) return write_and_read(h, next, t, &o);
     return write_update(h, next, t, &o, NULL);
 }
 

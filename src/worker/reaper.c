@@ -15,7 +15,7 @@
 #include "handle/handle.h"
 #include "pq/pq.h"
 
-#define REAPER_ROOM      "reaper"
+#define REAPER_COMPONENT "reaper"
 #define REAPER_ROWS_MAX  10000
 #define REAPER_TABLES_MS 1000 /* time between passes over the users' tables */
 #define REAPER_STUCK_MS  10   /* there is more to do, and another reaper is at it */
@@ -117,7 +117,7 @@ static void reaper_note(pgw_reaper *r, pgw_status st)
              pgw__status_is_hopeless(st) ? PGW_LOG_ERROR
              : news                      ? PGW_LOG_WARN
                                          : PGW_LOG_DEBUG,
-             REAPER_ROOM, "%s", r->error);
+             REAPER_COMPONENT, "%s", r->error);
 }
 
 static void reaper_hang_up(pgw_reaper *r)
@@ -134,19 +134,18 @@ static pgw_status reaper_heed_reload(pgw_reaper *r)
 
     if (atomic_exchange(&r->reload, 0) == 0 || r->on_reload == NULL) return PGW_OK;
     given = r->on_reload(r->reload_arg);
-    if (given == NULL)
-        return PGW_OK; /* the program found nothing good to offer: go on with the old one */
+    if (given == NULL) return PGW_OK; /* the program has no valid configuration: keep the old one */
     conf = pgw__conf_copy(given);
     if (conf == NULL) {
         snprintf(r->error, sizeof(r->error), "out of memory for the new configuration");
-        PGW__LOG(pgw__conf_log(r->conf), PGW_LOG_ERROR, REAPER_ROOM, "%s", r->error);
+        PGW__LOG(pgw__conf_log(r->conf), PGW_LOG_ERROR, REAPER_COMPONENT, "%s", r->error);
         return PGW_ENOMEM;
     }
     reaper_hang_up(r);
     pgw_conf_free(r->conf);
     r->conf = conf;
     reaper_read_conf(r);
-    PGW__LOG(pgw__conf_log(r->conf), PGW_LOG_INFO, REAPER_ROOM, "configuration reloaded");
+    PGW__LOG(pgw__conf_log(r->conf), PGW_LOG_INFO, REAPER_COMPONENT, "configuration reloaded");
     return PGW_OK;
 }
 
@@ -215,7 +214,7 @@ static pgw_status reaper_tick(pgw_reaper *r, int64_t *wait_ms)
     pgw__backoff_reset(&r->trouble);
     r->told = (pgw__log_told){0};
     if (!r->ready)
-        PGW__LOG(pgw__conf_log(r->conf), PGW_LOG_INFO, REAPER_ROOM,
+        PGW__LOG(pgw__conf_log(r->conf), PGW_LOG_INFO, REAPER_COMPONENT,
                  "ready; the first pass requeued %lld jobs",
                  (long long)(r->stats.reaped + r->stats.died));
     r->ready = true;
@@ -232,8 +231,7 @@ static void reaper_wait(pgw_reaper *r, int64_t wait_ms, bool well)
 
     if (wait_ms == 0) return;
     if (well) st = pgw__pq_wait(r->h, wait_ms, r->wake.read_fd);
-    if (st < 0 &&
-        st != PGW_ECANCELED) { /* the session died under us; the next tick opens another */
+    if (st < 0 && st != PGW_ECANCELED) { /* the session was lost; the next tick opens another */
         r->stats.errors++;
         reaper_note(r, st);
         wait_ms = pgw__backoff_next_ms(&r->trouble);

@@ -1,4 +1,4 @@
-/* worker: birth and death, the main loop, statistics. */
+/* worker: creation and end, the main loop, statistics. */
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
@@ -29,7 +29,7 @@
 
 /* ---- birth and death ---- */
 
-/* The program's callback hears one thread at a time. */
+/* One thread at a time calls the program's callback. */
 static void worker_log(pgw_log_level level, const char *component, const char *message, void *arg)
 {
     pgw_worker *w = arg;
@@ -589,8 +589,8 @@ static void worker_heed_heartbeat(pgw_worker *w)
     if (st != PGW_OK && w->loop.fatal == PGW_OK) worker_trouble(w, st, w->extension.error);
 }
 
-/* With the stop on the handle, waits end at its first notify, and from then on at the second; then
- * there is still something to call for. */
+/* The handle has the stop. The first notify ends its waits. From then on only the second one does,
+ * because results must still be reported. */
 static void worker_heed_stop(pgw_worker *w)
 {
     const int stops = w->loop.fatal != PGW_OK && pgw_stop_count(w->loop.stop) == 0
@@ -621,9 +621,9 @@ static void worker_heed_stop(pgw_worker *w)
 
 /* ---- prefetch ----
  *
- * What is claimed ahead waits under a lease for this worker alone. Handlers are kept busy by as
- * many jobs as they finish while a few round trips take, which is none where jobs take long. What
- * was claimed ahead all the same, when a job takes long after many that did not, is requeued. */
+ * Prefetched jobs wait under a lease, and no other worker can take them. So only as many are
+ * prefetched as handlers finish during a few round trips: none if jobs take long. If a job takes
+ * long after many short ones, the prefetched jobs are requeued. */
 
 static int worker_ahead(pgw_worker *w, int64_t now_us)
 {
@@ -646,7 +646,8 @@ static bool worker_is_stale(const pgw_worker *w, int64_t now)
            now - w->shared.began_at >= WORKER_STALE_MS;
 }
 
-/* Looks at everything and decides. From a plan to wait on, handlers poke us when they change it. */
+/* Fills in the state and makes a plan. If the plan is to wait, handlers that change it end the
+ * wait. */
 static pgw__worker_plan worker_plan(pgw_worker *w)
 {
     pgw__worker_view *v = &w->shared.view;
@@ -791,7 +792,7 @@ static void worker_loop(pgw_worker *w)
     }
 }
 
-/* Less than any call has, or it would not be seen that it was a lock that the call waited for. */
+/* Shorter than the timeout of any call: so the error says that the call waited for a lock. */
 static int64_t worker_lock_ms(const pgw_worker *w)
 {
     const int64_t stop_ms =
@@ -803,7 +804,7 @@ static int64_t worker_lock_ms(const pgw_worker *w)
     return half < 1 ? 1 : half < WORKER_LOCK_MS ? half : WORKER_LOCK_MS;
 }
 
-/* A first connection: the one thing that can be hopeless from the start. One attempt. */
+/* The first connection: only one attempt, because a wrong setting never connects. */
 static pgw_status worker_open(pgw_worker *w, pgw **h)
 {
     const pgw_status st = pgw__handle_open(h, w->given.conf, w->loop.stop, worker_lock_ms(w));
@@ -816,7 +817,7 @@ static pgw_status worker_open(pgw_worker *w, pgw **h)
     return pgw_stop_count(w->loop.stop) > 0 ? PGW_ECANCELED : PGW_ECONN;
 }
 
-/* Behind a pooler, say, cancelled jobs are heard of when their leases are extended. */
+/* Without LISTEN, as behind a pooler, cancels are seen when leases are extended. */
 static pgw_status worker_open_ears(pgw_worker *w)
 {
     const pgw_status st = pgw__worker_heartbeat_listen(w);

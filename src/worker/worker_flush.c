@@ -447,7 +447,7 @@ static void flush_count(pgw_worker *w, pgw_task *t)
     }
 }
 
-/* Is there nothing more to hope for? While the worker runs, a result waits for its server as long
+/* Whether to give up a result. While the worker runs, a result waits for its server as long
  * as it takes; one that is to end waits as long as the lease holds. */
 static bool flush_gives_up(const pgw_worker *w, const pgw_task *t, pgw_status st, int64_t now)
 {
@@ -531,9 +531,9 @@ static size_t flush_take(pgw_worker *w, bool all)
     return n;
 }
 
-/* How many plain completions at the front can travel with the claim: they share its transaction.
- * What has failed before would hold the claim up; and all do not while claims fail, which would
- * hold them up. */
+/* How many plain completions at the front can go along with the claim, in its transaction. A result
+ * that has failed before could block the claim. While claims fail, none goes along, because the
+ * claim would block it. */
 static size_t flush_plain(pgw_worker *w, size_t n)
 {
     const pgw_task *t = w->flush.out[0];

@@ -82,7 +82,7 @@ static bool heartbeat_tell(pgw_task *t, int64_t now, int64_t *next)
     return true;
 }
 
-/* The same, and is it to be extended in a beat at `now`? */
+/* The same, and whether a heartbeat at `now` must extend the lease. */
 static bool heartbeat_wants(pgw_task *t, int64_t now, int64_t *next)
 {
     const int64_t late = atomic_load(&t->safe_until) - t->lease_ms / 3;
@@ -238,7 +238,7 @@ static int64_t heartbeat_wait(pgw_worker *w, pgw *h, int64_t next)
     return next;
 }
 
-/* Sees a call through that was armed, unless it failed at once. */
+/* Waits for the end of a call that was armed, unless it failed at once. */
 static pgw_status heartbeat_finish(pgw_worker *w, pgw *h, pgw_status st, const pgw_status *answer)
 {
     int64_t next = 0;
@@ -297,7 +297,7 @@ static pgw_status heartbeat_send(pgw_worker *w, pgw *h, size_t from, size_t n)
     for (i = from; i < from + n; i++) {
         /* PGW_ENOTFOUND: the queue was dropped, and the jobs with it */
         if (st < 0 && st != PGW_ELEASE && st != PGW_ELOCKED) b->refs[i].outcome = st;
-        /* nothing was said of any job: the call as a whole met a lock */
+        /* the answer is about no job: the call as a whole waited for a lock */
         if (st == PGW_ELOCKED && b->refs[i].outcome == PGW_EUNKNOWN) b->refs[i].outcome = st;
     }
     return st == PGW_ELEASE || st == PGW_ELOCKED ? PGW_OK : st;
@@ -482,8 +482,8 @@ int64_t pgw__worker_extend(pgw_worker *w, pgw *h)
         if (pgw__clock_ms() < rest) return next < rest ? next : rest;
     }
     next = heartbeat_collect(w);
-    /* A session of its own is looked for before it is needed, and by itself: that may take longer
-     * than a lease, and is not to be cut short because one of many ends. */
+    /* The heartbeat opens its session before it needs it, as a step of its own, which may take
+     * longer than a lease and must not be cut short because one of many leases ends. */
     away = h != w->loop.h && pgw__pq_check_session(h) != PGW_OK;
     heartbeat_is_away(w, away);
     if (b->count == 0 && !away) return next;

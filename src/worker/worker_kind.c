@@ -2,9 +2,9 @@
  *
  * A claim cannot leave out a kind. So a kind that runs as many jobs as it may gets more: these must
  * not keep handlers from other kinds, and not be kept from other workers. A few wait here, as many
- * as a quarter of a second takes. All others are snoozed, which charges no attempt: so they lie
- * where no claim meets them. They come back one after another, twice as fast as the kind runs them:
- * with 1000 jobs of 1 s each, and a limit of 2, four come back in a second, not 1000. */
+ * as a quarter of a second takes. All others are snoozed, which counts no attempt: no claim finds
+ * them then. They come back one after another, twice as fast as the kind runs them: with 1000 jobs
+ * of 1 s each, and a limit of 2, four come back in a second, not 1000. */
 #include "worker/worker_kind.h"
 
 #include <limits.h>
@@ -19,9 +19,9 @@
 #include "call/check.h"
 
 #define KIND_MAX          1000  /* handlers by kind */
-#define KIND_WAIT_MS      250   /* a job that its kind has no room for waits here about so long */
+#define KIND_WAIT_MS      250   /* a job beyond the limit of its kind waits here about so long */
 #define KIND_HANGS_MS     1000  /* and no longer than this, should the kind become slow */
-#define KIND_FIRST_US     50000 /* between two of these, while nobody knows how long one takes */
+#define KIND_FIRST_US     50000 /* between two of these, while it is not known how long one takes */
 #define KIND_APART_MIN_US 1000
 #define KIND_APART_MAX_US 1000000
 #define KIND_AWAY_MAX_MS  60000
@@ -112,8 +112,8 @@ static pgw__kind *kind_add(pgw_worker *w, const char *name, size_t at)
 static pgw_status kind_refuse(pgw_worker *w, const char *argument, const char *what,
                               const char *allowed)
 {
-    snprintf(w->loop.error, sizeof(w->loop.error), "argument `%s` %s: allowed is %s", argument,
-             what, allowed);
+    snprintf(w->loop.error, sizeof(w->loop.error), "argument `%s` %s: expected %s", argument, what,
+             allowed);
     return PGW_EINVAL;
 }
 
@@ -141,15 +141,15 @@ static pgw_status kind_check(pgw_worker *w, const char *name, pgw_handler_fn *fn
         (!pgw__size_is_whole(opts->struct_size) || opts->struct_size > sizeof(*mine)))
         return kind_refuse(w, "opts->struct_size", "is not set", "PGW_KIND_OPTS_INIT");
     if (opts != NULL) memcpy(mine, opts, opts->struct_size);
-    if (kind_fits(w, "concurrency", mine->concurrency, 1, 1024, "1 .. 1024, or PGW_DEFAULT") &&
-        kind_fits(w, "max_attempts", mine->max_attempts, 1, 1000, "1 .. 1000, or PGW_DEFAULT") &&
+    if (kind_fits(w, "concurrency", mine->concurrency, 1, 1024, "1..1024, or PGW_DEFAULT") &&
+        kind_fits(w, "max_attempts", mine->max_attempts, 1, 1000, "1..1000, or PGW_DEFAULT") &&
         (mine->timeout_ms == PGW_UNLIMITED ||
          kind_fits(w, "timeout_ms", mine->timeout_ms, 1, PGW__TIMEOUT_MAX_MS,
-                   "1 .. 2592000000, PGW_UNLIMITED or PGW_DEFAULT")) &&
+                   "1..2592000000, PGW_UNLIMITED or PGW_DEFAULT")) &&
         kind_fits(w, "backoff_ms", mine->backoff_ms, 0, PGW__PERIOD_MAX_MS,
-                  "0 .. 31536000000, or PGW_DEFAULT") &&
+                  "0..31536000000, or PGW_DEFAULT") &&
         kind_fits(w, "backoff_cap_ms", mine->backoff_cap_ms, 0, PGW__PERIOD_MAX_MS,
-                  "0 .. 31536000000, or PGW_DEFAULT"))
+                  "0..31536000000, or PGW_DEFAULT"))
         return PGW_OK;
     return PGW_EINVAL;
 }
@@ -179,7 +179,7 @@ pgw_status pgw_worker_handle(pgw_worker *w, const char *kind, pgw_handler_fn *fn
     if (st != PGW_OK) return st;
     at = kind_at(w, kind, &found);
     if (!found && w->given.kinds_count == KIND_MAX)
-        return kind_refuse(w, "kind", "is one too many", "1000 kinds");
+        return kind_refuse(w, "kind", "exceeds the limit", "at most 1000 kinds");
     k = found ? w->given.kinds[at] : kind_add(w, kind, at);
     if (k == NULL) return PGW_ENOMEM;
     k->fn = fn;
@@ -231,13 +231,13 @@ void pgw__kind_judge(pgw_task *t)
 
 /* ---- kinds with a limit ---- */
 
-int pgw__kind_room(const pgw__kind *kind)
+int pgw__kind_waiting_max(const pgw__kind *kind)
 {
-    int64_t room;
+    int64_t most;
 
     if (kind->each_us == 0) return kind->limit;
-    room = (int64_t)kind->limit * KIND_WAIT_MS * 1000 / kind->each_us;
-    return room < PGW__AHEAD_MAX ? (int)room : PGW__AHEAD_MAX;
+    most = (int64_t)kind->limit * KIND_WAIT_MS * 1000 / kind->each_us;
+    return most < PGW__AHEAD_MAX ? (int)most : PGW__AHEAD_MAX;
 }
 
 void pgw__kind_ran(pgw__kind *kind, int64_t took_us)

@@ -14,10 +14,10 @@ int64_t pgw__kind_timeout_ms(const pgw_worker *w, const pgw__kind *kind, const p
 void pgw__kind_judge(pgw_task *t);
 
 /* With the lock held: */
-int pgw__kind_room(const pgw__kind *kind);                /* jobs that may wait for a moment */
+int pgw__kind_waiting_max(const pgw__kind *kind);         /* jobs that may wait for a moment */
 void pgw__kind_ran(pgw__kind *kind, int64_t took_us);     /* a job of it has run for so long */
 bool pgw__kind_hangs(const pgw__kind *kind, int64_t now); /* what waits would wait too long */
-/* When a job that its kind has no room for is to be tried again. */
+/* When a job beyond the limit of its kind is to be tried again. */
 int64_t pgw__kind_put_off_ms(pgw__kind *kind, int64_t now_us);
 /* Are there jobs that were put off, and did not have the time to come back yet? */
 bool pgw__kind_expects(const pgw_worker *w, int64_t now_us);

@@ -46,9 +46,9 @@ static int plan_claim_size(const pgw__worker_view *v)
 /* `along`: with results, in the same call. */
 static int plan_claim(const pgw__worker_view *v, bool along)
 {
-    const bool last_look = v->drain && v->n.ready + v->n.running == 0;
+    const bool last_check = v->drain && v->n.ready + v->n.running == 0;
 
-    if (v->now < v->claim_at && !last_look && !(along && v->fell_short)) return 0;
+    if (v->now < v->claim_at && !last_check && !(along && v->fell_short)) return 0;
     return plan_claim_size(v);
 }
 

@@ -14,11 +14,11 @@
 #include "worker/worker_report.h"
 
 #define POOL_ALONE_MS 1000 /* after a claim that brought a last attempt too many */
-#define POOL_TRUST_MS 1000 /* a killer is quick */
+#define POOL_TRUST_MS 1000 /* a job that kills its worker usually does so at once */
 
 /* ---- quarantined jobs ----
  *
- * A job whose last worker died comes alone: the server sees to it. It may kill this worker, too,
+ * The server returns a job whose last worker died alone. It may kill this worker, too,
  * and then no other job may lose an attempt. So the worker claims nothing until that job is
  * finished, or has run for POOL_TRUST_MS. The job starts only when all results are reported, except
  * those that rest: a result that dies with the worker would be lost. */
@@ -81,7 +81,7 @@ static pgw_task *pool_stop_waiting(pgw_worker *w, pgw__kind *kind)
 }
 
 /* It runs no longer, or will not: the next of its kind may. */
-static void pool_make_room(pgw_worker *w, pgw_task *t)
+static void pool_end_holding(pgw_worker *w, pgw_task *t)
 {
     pgw_task *next;
 
@@ -98,7 +98,7 @@ static void pool_make_room(pgw_worker *w, pgw_task *t)
 
 static void pool_finish(pgw_worker *w, pgw_task *t)
 {
-    pool_make_room(w, t);
+    pool_end_holding(w, t);
     t->stage = PGW__DONE;
     pgw__worker_clear(w, t);
     pgw__wake_close(&t->wake);
@@ -152,7 +152,7 @@ static void pool_add(pgw_worker *w, pgw__taskset *c)
             w->loop.alone_until = now + POOL_ALONE_MS;
         } else if (t->kind->held < t->kind->limit) {
             pool_make_ready(w, t);
-        } else if (!last && t->kind->waiting.count < pgw__kind_room(t->kind)) {
+        } else if (!last && t->kind->waiting.count < pgw__kind_waiting_max(t->kind)) {
             if (t->kind->waiting.count == 0) t->kind->began_at = now;
             pgw__list_push(&t->kind->waiting, t);
             w->shared.waiting++;
@@ -270,7 +270,7 @@ static bool pool_may_start(pgw_worker *w, pgw_task *t, int64_t now)
 {
     if (now >= atomic_load(&t->safe_until)) pgw__worker_mark_lost(t);
     if (atomic_load(&t->signals) & PGW_SIGNAL_LOST) {
-        pool_make_room(w, t);
+        pool_end_holding(w, t);
         pgw__worker_drop(t);
     } else if (atomic_load(&t->signals) & PGW_SIGNAL_CANCELED) {
         pool_release(w, t);
@@ -340,7 +340,7 @@ static size_t pool_take(pgw_worker *w, pgw_task **tasks, int64_t now_us)
     return n;
 }
 
-/* The job was gone before we heard why: a heartbeat in between has taken that for a loss. */
+/* The job was gone before the answer came: a heartbeat in between has taken that for a loss. */
 static void pool_settled(pgw_worker *w, pgw_task *t)
 {
     atomic_fetch_add(&w->n.settled, 1);
@@ -352,7 +352,8 @@ static void pool_settled(pgw_worker *w, pgw_task *t)
     pgw__worker_drop(t);
 }
 
-/* The others wait at the server, too. It is told at once, before it gives us one of them. */
+/* The queue is held at the server, too: at once, before the next claim returns another job of it.
+ */
 static void pool_hold(pgw_worker *w, pgw_task *t)
 {
     pgw__worker_release_ready(w, pgw_job_queue(t->job));
@@ -373,7 +374,7 @@ static void pool_put(pgw_worker *w, pgw_task **tasks, size_t n, int64_t now_us)
         pgw_task *t = tasks[i];
 
         pgw__report_returned(t, now_us);
-        pool_make_room(w, t);
+        pool_end_holding(w, t);
         if (t->verdict == PGW_VERDICT_SETTLED)
             pool_settled(w, t);
         else if (w->shared.closing) /* no thread is left to report it */

@@ -1,4 +1,4 @@
-/* worker_report: counts by queue, told to the server with the heartbeat.
+/* worker_report: counts by queue, reported to the server with the heartbeat.
  *
  * Counting costs a few additions a job, under the lock that is held anyway. A report says what was
  * counted since the one before, so it can be late or fail: the next one says it all. When only the
@@ -15,7 +15,7 @@
 #define REPORT_BUSY_MS  5000  /* between two reports, and while nothing changes: */
 #define REPORT_IDLE_MS  10000 /* the server takes a worker for gone after three times as long */
 #define REPORT_REST_MS  60000 /* after one that failed */
-#define REPORT_CALL_MS  1000  /* as long at most as it may hold up the heartbeat */
+#define REPORT_CALL_MS  1000  /* the longest time that it may delay the heartbeat */
 #define REPORT_LAST_MS  500
 #define REPORT_LONG_US  1000000 /* a job that runs for so long is named */
 
@@ -64,7 +64,7 @@ static pgw__tally *report_tally(pgw_worker *w, const char *queue, size_t guess)
 
 /* How long a job waited is known if it was ready when it was enqueued: then it lies at its first
  * position, which is its id or that of the first job in its row. A delayed or requeued job has
- * another position, and waits since a time that a claim does not tell. */
+ * another position, and waits since a time that a claim does not return. */
 void pgw__report_claimed(pgw_worker *w, pgw__taskset *c, int64_t since_ms, int64_t server_us)
 {
     pgw__tally *tally = w->report.tallies;
@@ -263,7 +263,7 @@ int64_t pgw__report_if_due(pgw_worker *w, pgw *h, int64_t next)
     } else {
         w->report.due_at = now + REPORT_REST_MS;
     }
-    return pgw__clock_ms(); /* look again: time has passed */
+    return pgw__clock_ms(); /* check again: time has passed */
 }
 
 void pgw__report_end(pgw_worker *w, pgw *h)

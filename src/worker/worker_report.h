@@ -1,4 +1,4 @@
-/* worker_report: what the worker has counted, and the server is told every few seconds. */
+/* worker_report: reports the worker's counts to the server every few seconds. */
 #ifndef PGW_WORKER_REPORT_H
 #define PGW_WORKER_REPORT_H
 

@@ -3,7 +3,7 @@
  *
  *   worker_plan.c   what to do next: pure
  *   worker_state.c  memory, lists and results, signals of a task
- *   worker_report.c what was counted: told to the server every few seconds
+ *   worker_report.c counts: reported to the server every few seconds
  *   worker_why.c    why there is nothing to do
  *   worker_kind.c   handlers by kind: limits, timeouts, retries
  *   worker_heartbeat.c  leases: extended in time, given up in time
@@ -12,9 +12,9 @@
  *   worker.c        creation, the main loop, statistics
  *
  * Threads: the main loop (the caller's thread, owner of the handle `loop.h`), the handler threads,
- * and the heartbeat (owner of the handle `heart.h`, opened before the first claim). One lock guards
- * what more than one of them sees and is not atomic; no call to the server and no handler runs
- * under it.
+ * and the heartbeat (owner of the handle `heartbeat.h`, opened before the first claim). One lock
+ * guards what more than one of them sees and is not atomic; no call to the server and no handler
+ * runs under it.
  *
  * A job goes READY -> RUNNING -> DONE -> GONE; jobs of one claim live in one task set, which is
  * freed with the last of them. The server keeps them in rows of up to a hundred. A call that
@@ -127,7 +127,7 @@ struct pgw_task {
 struct pgw__taskset {
     pgw__taskset *prev, *next;
     pgw_batch *batch;
-    size_t open;    /* tasks not GONE, and one for each beat under way */
+    size_t open;    /* tasks not GONE, and one for each heartbeat in progress */
     size_t busy;    /* tasks READY or RUNNING; 0: whole */
     size_t done;    /* tasks in the list `done` */
     int64_t due_at; /* these are reported then, whole or not; INT64_MAX: there are none */
@@ -140,14 +140,14 @@ typedef struct pgw__handler_thread { /* a handler thread */
     pthread_t thread;
     bool started, left;
     bool alone;       /* left behind by the main loop */
-    pgw_task **tasks; /* the jobs it works on, room for worker.batch */
+    pgw_task **tasks; /* the jobs it works on, space for worker.batch */
     size_t held;
 } pgw__handler_thread;
 
 #define PGW__LEASE_LEAST_CALL_MS 100
 
-/* Until when a lease is believed in that began then or later. Clocks differ in their rate: a part
- * in 512 is more than those differ that are kept in time. */
+/* Until when to trust a lease that began then or later. Clocks run at different rates: 1 part in
+ * 512 is more than clocks differ that are synchronised. */
 static inline int64_t pgw__lease_end(int64_t since, int64_t lease_ms)
 {
     return since + lease_ms - lease_ms / 512;
@@ -170,7 +170,7 @@ static inline bool pgw__worker_is_last(const pgw_job *job)
 
 #define PGW__AHEAD_MAX    1000 /* jobs that an adaptive worker.prefetch claims ahead */
 #define PGW__CANCELED_MAX 64
-#define PGW__EXTEND_MAX   1000 /* leases that one beat extends */
+#define PGW__EXTEND_MAX   1000 /* leases that one heartbeat extends */
 
 typedef struct pgw__extension {
     pgw_task **tasks;
@@ -231,12 +231,12 @@ struct pgw_worker {
         int64_t filled_us, call_us;        /* when the last claim returned, and how long it took */
         _Atomic int64_t taken; /* jobs claimed in this run, and not requeued unstarted; a hold in a
                                 * handler's thread requeues, too */
-        int64_t pace_us, pace_finished; /* when the pace was last looked at, and `finished` then */
+        int64_t pace_us, pace_finished; /* when the pace was last computed, and `finished` then */
         int pace;                       /* jobs done in 50 ms, as of then */
         int64_t alone_until;            /* nothing is prefetched before: see worker_pool.c */
         bool told_ready, told_absent;   /* in this run */
         unsigned char *why;             /* for each queue: the last logged reason for no jobs */
-        int64_t why_at;                 /* that is looked at from then on; INT64_MAX: never */
+        int64_t why_at;                 /* when to check again; INT64_MAX: never */
         uint64_t seen;                  /* queues that a job came from, a bit each */
         pgw__backoff trouble, poll, registering;
         pgw__log_told told; /* of trouble */

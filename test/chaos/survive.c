@@ -53,19 +53,19 @@ typedef struct deed { /* an accepted call on a job */
     struct deed *next;
 } deed;
 
-typedef struct story { /* of a job that a producer made */
+typedef struct record { /* of a job that a producer made */
     int64_t made;
     const event *acked; /* its outcome */
     int64_t sent;       /* when the acknowledged call was sent */
     bool maybe, refused, left, ended;
     take *takes;
     deed *deeds;
-} story;
+} record;
 
 static check c;
-static map stories, tokens;
-static story **all;
-static size_t story_count;
+static map records, tokens;
+static record **all;
+static size_t record_count;
 static fault faults[1000];
 static int fault_count;
 static bool sync_mode;
@@ -109,17 +109,17 @@ static bool sure(int64_t sent, int64_t answered)
     return sync_mode || e == fault_count || answered < faults[e].safe;
 }
 
-static story *story_of(int64_t made)
+static record *record_of(int64_t made)
 {
-    void **at = map_at(&stories, made);
+    void **at = map_at(&records, made);
     if (*at) return *at;
-    story *s = *at = grab(sizeof(story));
+    record *s = *at = grab(sizeof(record));
     s->made = made;
-    if ((story_count & (story_count - 1)) == 0) {
-        all = realloc(all, (story_count ? story_count * 2 : 1) * sizeof(*all));
+    if ((record_count & (record_count - 1)) == 0) {
+        all = realloc(all, (record_count ? record_count * 2 : 1) * sizeof(*all));
         if (!all) abort();
     }
-    return all[story_count++] = s;
+    return all[record_count++] = s;
 }
 
 static int64_t token_key(int64_t id, int64_t number, int64_t nonce)
@@ -131,7 +131,7 @@ static int64_t token_key(int64_t id, int64_t number, int64_t nonce)
 static void on_enqueue(const request *k)
 {
     for (int64_t n = 0; n < k->i->a[2]; n++) {
-        story *s = story_of(MADE(k->i->proc, k->i->a[1] + n));
+        record *s = record_of(MADE(k->i->proc, k->i->a[1] + n));
         if (k->status == S_OK && !s->acked) s->acked = k->o, s->sent = k->i->t;
         if (k->status == S_UNKNOWN) s->maybe = true;
         if (k->status == S_NOT) s->refused = true;
@@ -141,7 +141,7 @@ static void on_enqueue(const request *k)
 static void on_got(const event *e)
 {
     if (e->a[5] == 0) return; /* not made by a producer */
-    story *s = story_of(e->a[5]);
+    record *s = record_of(e->a[5]);
     const request *claim = e->call ? map_get(&c.by_call, CALL_KEY(e->proc, e->call)) : NULL;
     take *t = grab(sizeof(take));
     t->got = e;
@@ -161,7 +161,7 @@ static void on_deed(const request *k)
 {
     const take *by = map_get(&tokens, token_key(k->i->a[1], k->i->a[2], k->i->a[3]));
     if (!by) return;
-    story *s = story_of(by->got->a[5]);
+    record *s = record_of(by->got->a[5]);
     if (k->i->op == OP_don && (k->status == S_OK || k->status == S_UNKNOWN)) s->ended = true;
     if (k->status != S_OK) return;
     deed *d = grab(sizeof(deed));
@@ -177,7 +177,7 @@ static bool newer(const take *t, const take *than, int e)
     return (!sync_mode && epoch(than->got->t) < e) || t->got->a[2] > than->got->a[2];
 }
 
-static void judge_deed(const story *s, const deed *d)
+static void judge_deed(const record *s, const deed *d)
 {
     const event *i = d->call->i, *o = d->call->o;
     const int e = reached(i->t, o->t);
@@ -193,7 +193,7 @@ static void judge_deed(const story *s, const deed *d)
             wrong(W_twice, x->call->i, i);
 }
 
-static void judge(const story *s, size_t *lost)
+static void judge(const record *s, size_t *lost)
 {
     const bool there = s->left || s->ended;
     if (s->acked && !there) {
@@ -290,7 +290,7 @@ static bool read_files(const char *folder)
     f = fopen(path, "r");
     if (!f) return false;
     while (fgets(line, sizeof(line), f))
-        if (sscanf(line, "%d.%d", &proc, &n) == 2) story_of(MADE(proc, n))->left = true;
+        if (sscanf(line, "%d.%d", &proc, &n) == 2) record_of(MADE(proc, n))->left = true;
     fclose(f);
     return true;
 }
@@ -299,7 +299,7 @@ static bool read_files(const char *folder)
 static bool report(size_t lost, size_t lived)
 {
     size_t acked = 0, refused = 0, takes = 0;
-    for (size_t i = 0; i < story_count; i++) {
+    for (size_t i = 0; i < record_count; i++) {
         acked += all[i]->acked != NULL;
         for (const take *t = all[i]->takes; t; t = t->next) takes++;
     }
@@ -342,7 +342,7 @@ int main(int argc, char **argv)
     printf("%d faults, %s\n", fault_count, argv[2]);
     const size_t lived = judge_rescue();
     judge_fences();
-    for (size_t i = 0; i < story_count; i++) judge(all[i], &lost);
+    for (size_t i = 0; i < record_count; i++) judge(all[i], &lost);
     const bool proves = report(lost, lived);
     for (int i = 0; i < W_COUNT; i++)
         if (count[i]) bad++, printf("broken: %s, %zu times\n", texts[i], count[i]);

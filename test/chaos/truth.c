@@ -288,10 +288,10 @@ static struct { /* since then the server's clock is so far ahead of ours */
 static int set; /* how often */
 
 /* Asks for the server's clock, which somebody may have set since the last time. */
-static void look_at_clock(const char *server)
+static void check_clock(const char *server)
 {
     static PGconn *c;
-    static int64_t last_look;
+    static int64_t last_check;
     if (!c || PQstatus(c) != CONNECTION_OK) {
         PQfinish(c);
         c = PQconnectdb(server);
@@ -304,10 +304,10 @@ static void look_at_clock(const char *server)
         const int64_t moved = set ? shown - settings[set - 1].ahead : INT64_MAX;
         const int64_t doubt = 2000000 + (to - from) / 2;
         if ((moved > doubt || moved < -doubt) && set < SETTINGS) {
-            settings[set].since = set ? last_look : 0;
+            settings[set].since = set ? last_check : 0;
             settings[set++].ahead = shown;
         }
-        last_look = from;
+        last_check = from;
     }
     PQclear(res);
 }
@@ -360,7 +360,7 @@ static void follow(PGconn *c, const char *slot, const char *server)
              "START_REPLICATION SLOT %s LOGICAL 0/0 (\"include-timestamp\" 'on', "
              "\"skip-empty-xacts\" 'on')",
              slot);
-    look_at_clock(server);
+    check_clock(server);
     PGresult *res = PQexec(c, start);
     const int good = PQresultStatus(res) == PGRES_COPY_BOTH;
     PQclear(res);
@@ -379,7 +379,7 @@ static void follow(PGconn *c, const char *slot, const char *server)
         }
         if (now_us() - told > 100000) {
             told = now_us();
-            look_at_clock(server);
+            check_clock(server);
             if (done_lsn && !answer(c, done_lsn)) break;
         }
     }

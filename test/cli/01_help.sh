@@ -1,4 +1,4 @@
-# Help, version, and words that mean nothing.
+# Help, version, and unknown commands and options.
 . "$(dirname "$0")/tap"
 
 code 'version' 0 pgwork version

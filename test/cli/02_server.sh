@@ -1,4 +1,4 @@
-# No server, a wrong one, no schema, no rights; and no secret in argv.
+# No server, a wrong server, no schema, missing rights; no secret in an argument list.
 . "$(dirname "$0")/tap"
 
 nowhere() { env -u PGWORK_DSN PGHOST=/nowhere PGPORT=1 pgwork -X connect.timeout_ms=2000 -X call.timeout_ms=2000 "$@"; }
@@ -63,8 +63,8 @@ for dsn in 'host=/nowhere password=hush' 'postgresql://u:hush@%2Fnowhere/db'; do
     echo "$dsn" >"$tmp/secret"
     chmod 644 "$tmp/secret"
     pgwork -d "$tmp/secret" -X connect.timeout_ms=500 -X call.timeout_ms=500 ls >"$tmp/out" 2>"$tmp/err"
-    yes 'a password that others can read is told of' grep -q 'other users can read' "$tmp/err"
-    is 'and is not told itself' "$(grep -c hush "$tmp/err")" 0
+    yes 'a password that others can read is reported' grep -q 'other users can read' "$tmp/err"
+    is 'and is not shown' "$(grep -c hush "$tmp/err")" 0
 done
 refused '--dsn is not an option' 2 'argv' pgwork --dsn 'host=x password=hush' ls
 is 'its value is not repeated' "$(grep -c hush "$tmp/err")" 0
@@ -103,7 +103,7 @@ refused 'nor does a worker begin' 4 'install a newer' pgwork --schema pgw_other 
 is 'with no advice to migrate' "$(grep -c 'pgwork migrate' "$tmp/err")" 0
 sql "DROP OWNED BY pgw_cli_nobody; DROP ROLE pgw_cli_nobody" >/dev/null 2>&1
 for dsn in 'host=x password=hush' 'postgres://u:hush@x/db' 'postgres://u:hush@x/db?sslmode=require'; do
-    refused 'a connection string is no command' 2 'expected a command' pgwork "$dsn" ls
+    refused 'a connection string is refused as a command' 2 'expected a command' pgwork "$dsn" ls
     is 'and is not repeated' "$(grep -c hush "$tmp/err")" 0
     refused 'nor a property' 2 . pgwork -X "$dsn" ls
     is 'and is not repeated there' "$(grep -c hush "$tmp/err")" 0

@@ -1,4 +1,4 @@
-# Queues: their life, settings and doors.
+# Queues: create, configure, pause, drain, hold, purge, drop.
 . "$(dirname "$0")/tap"
 pgwork -q migrate
 

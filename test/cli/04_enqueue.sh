@@ -118,7 +118,7 @@ awk 'BEGIN { for (i = 1; i <= 10001; i++) print "{}"; printf "{\"kind\": \"%300s
 refused 'the line of a job that is refused --full' 2 '^pgwork: line 10002: argument `kind` is longer' pgwork enqueue lot -F -f "$tmp/lines"
 pgwork queue create tiny --max-bytes 40 >/dev/null
 { printf '\n\n'; seq 10010 | sed 's/^/{"payload": /; s/$/}/'; printf '{"payload": "%60s"}\n' x; } >"$tmp/lines"
-refused "the line of a job that the queue's own limit refuses --full" 2 '^pgwork: line 10013: payload and body are' pgwork enqueue tiny -F -f "$tmp/lines"
+refused "the line of a job that the queue's own limit refuses --full" 2 '^pgwork: line 10013: payload and body have' pgwork enqueue tiny -F -f "$tmp/lines"
 printf '\n{"key": "a"}\n\n{"key": "b"}\n{"key": "a"}\n' >"$tmp/lines"
 refused 'the line of a job whose key is taken' 1 '^pgwork: line 5: .* unique key' pgwork enqueue tiny -F -f "$tmp/lines" --key-policy error
 refused 'an empty queue' 2 . pgwork enqueue '' x
@@ -134,8 +134,8 @@ refused 'a policy that is none' 2 'skip, replace, delay or error' pgwork enqueue
 refused 'a scope that is none' 2 'unfinished, ready or period' pgwork enqueue m z --key K --key-scope frob
 refused 'a period without one' 2 'needs a period' pgwork enqueue m z --key K --key-scope period
 refused 'a debounce without a latest time' 2 'needs a period' pgwork enqueue m z --key D --key-policy delay --delay 1s
-refused 'a debounce without a delay' 2 '`delay_ms` is 0: allowed is 1 .. 60000' pgwork enqueue m z --key D --key-policy delay --key-period 1m
-refused 'a debounce with a scope' 2 'allowed is ready' pgwork enqueue m z --key D --key-policy delay --delay 1s --key-period 1m --key-scope period
+refused 'a debounce without a delay' 2 '`delay_ms` is 0: expected 1..60000' pgwork enqueue m z --key D --key-policy delay --key-period 1m
+refused 'a debounce with a scope' 2 'expected ready' pgwork enqueue m z --key D --key-policy delay --delay 1s --key-period 1m --key-scope period
 refused 'what cannot be replaced' 2 'payload, kind, priority and time' pgwork enqueue m z --key D --key-policy replace --key-replace payload,frob
 refused 'replaced by skip' 2 'for --key-policy replace and delay' pgwork enqueue m z --key D --key-replace kind
 pgwork enqueue bounce 1 --key D --key-policy delay --delay 20m --key-period 1h >"$tmp/out"
@@ -164,11 +164,11 @@ sql 'CREATE ROLE pgw_cli_producer LOGIN IN ROLE pgwork_producer' 2>/dev/null
 PGWORK_DSN="host=$PGHOST port=$PGPORT user=pgw_cli_producer dbname=$PGDATABASE" refused 'others send lots' 2 '10000 jobs before it' pgwork enqueue lots -f "$tmp/lines"
 is 'which are in' "$(jobs lots)" 10000
 { printf '\n\n'; seq 10010; printf '%60s\n' x; } >"$tmp/lines"
-PGWORK_DSN="host=$PGHOST port=$PGPORT user=pgw_cli_producer dbname=$PGDATABASE" refused "the line of a job that the queue's own limit refuses" 2 '^pgwork: line 10013: payload and body are' pgwork enqueue tiny -f "$tmp/lines"
+PGWORK_DSN="host=$PGHOST port=$PGPORT user=pgw_cli_producer dbname=$PGDATABASE" refused "the line of a job that the queue's own limit refuses" 2 '^pgwork: line 10013: payload and body have' pgwork enqueue tiny -f "$tmp/lines"
 sql "CREATE FUNCTION unsure() RETURNS trigger LANGUAGE plpgsql AS \$\$ BEGIN RAISE EXCEPTION 'not known' USING ERRCODE = '40003'; END \$\$;
      CREATE TRIGGER unsure BEFORE INSERT ON pgwork.live_job FOR EACH ROW WHEN (NEW.payload->>'line' = '10001') EXECUTE FUNCTION unsure()" >/dev/null
 seq 1 10001 >"$tmp/lines"
-PGWORK_DSN="host=$PGHOST port=$PGPORT user=pgw_cli_producer dbname=$PGDATABASE" refused 'a lot of which nobody knows' 6 '^pgwork: 10000 jobs before it were enqueued, those of the next batch: unknown$' pgwork enqueue lots -f "$tmp/lines"
+PGWORK_DSN="host=$PGHOST port=$PGPORT user=pgw_cli_producer dbname=$PGDATABASE" refused 'a batch with an unknown outcome' 6 '^pgwork: 10000 jobs before it were enqueued, those of the next batch: unknown$' pgwork enqueue lots -f "$tmp/lines"
 code 'nor of one job' 6 pgwork enqueue lots 10001
 yes 'it is not to be repeated blindly' grep -q '^hint: check with .pgwork ls. before you repeat it' "$tmp/err"
 is 'nothing is said of jobs before it' "$(grep -c enqueued "$tmp/err")" 0
@@ -183,14 +183,14 @@ sql 'DROP ROLE pgw_cli_producer' >/dev/null 2>&1
 # nobody reads the ids: more than a pipe holds
 seq 1 20001 | sed 's/.*/{"payload": &}/' >"$tmp/lines"
 { pgwork enqueue piped -F -f "$tmp/lines"; echo $? >"$tmp/code"; } 2>"$tmp/err" | head -n 1 >/dev/null
-is 'ids that nobody reads are an error' "$(cat "$tmp/code") $(grep -c 'cannot write to stdout' "$tmp/err")" '8 1'
+is 'ids that cannot be written are an error' "$(cat "$tmp/code") $(grep -c 'cannot write to stdout' "$tmp/err")" '8 1'
 is 'of jobs that are all there' "$(jobs piped)" 20001
 mkfifo "$tmp/fifo"
 pgwork enqueue halted -F -f "$tmp/fifo" >/dev/null 2>"$tmp/err" &
 p=$! jobs_of_ours=$!
 exec 9<>"$tmp/fifo"
 head -n 10001 "$tmp/lines" >&9
-yes 'a lot of an input that goes on' until_true 20 count_is "SELECT count(*) FROM pgwork.job WHERE queue = 'halted'" 10000
+yes 'a batch of an input that continues' until_true 20 count_is "SELECT count(*) FROM pgwork.job WHERE queue = 'halted'" 10000
 kill -TERM $p
 wait $p
 is 'a signal ends it between two lots' "$? $(cat "$tmp/err")" '143 pgwork: 10000 jobs before it were enqueued'
@@ -201,7 +201,7 @@ p=$! jobs_of_ours=$!
 exec 9<>"$tmp/fifo"
 seq 20000 >&9
 loading() { count_is "SELECT count(*) FROM pg_stat_activity WHERE query ~ E'^-- .*\\nCOPY ' AND state = 'active' AND datname = current_database()" 1; }
-yes 'a load of an input that goes on' until_true 20 loading
+yes 'a load of an input that continues' until_true 20 loading
 kill -TERM $p
 wait $p
 is 'a signal ends a load' "$? $(cat "$tmp/err")" '143 pgwork: nothing was enqueued'
@@ -235,7 +235,7 @@ if cc -shared -fPIC -o "$tmp/oom.so" "$top/test/cli/oom.c" 2>"$tmp/err"; then
             if [ $code = 6 ] && grep -q 'nothing was' "$tmp/err"; then echo "$i: $(cat "$tmp/err")"; fi
         done
     }
-    is 'without memory behind the commit the outcome is unknown, or told' "$(starve 16 scarce scarce a b c)" ''
+    is 'without memory after the commit the outcome is unknown, or reported' "$(starve 16 scarce scarce a b c)" ''
     is 'also of a load' "$(starve 4 scarcer scarcer -f "$tmp/three")" ''
 fi
 exit 0

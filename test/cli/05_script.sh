@@ -1,4 +1,4 @@
-# claim, complete, fail, extend, release, snooze: what scripts use.
+# claim, complete, fail, extend, release, snooze, for scripts.
 . "$(dirname "$0")/tap"
 pgwork -q migrate
 pgwork queue create q --retention 1d --max-attempts 2 --backoff 0
@@ -12,7 +12,7 @@ refused 'nothing in a queue that is not there' 1 'no queue "none_such" yet' pgwo
 code 'or quietly' 1 pgwork -q claim none_such
 is 'says nothing' "$(cat "$tmp/out" "$tmp/err")" ''
 sql 'CREATE ROLE pgw_cli_worker LOGIN IN ROLE pgwork_worker' 2>/dev/null
-PGWORK_DSN="host=$PGHOST port=$PGPORT user=pgw_cli_worker dbname=$PGDATABASE" refused 'who may only work hears it, too' 1 'no queue "none_such" yet' pgwork claim none_such
+PGWORK_DSN="host=$PGHOST port=$PGPORT user=pgw_cli_worker dbname=$PGDATABASE" refused 'a role that may only work gets the same error' 1 'no queue "none_such" yet' pgwork claim none_such
 sql 'DROP ROLE pgw_cli_worker' >/dev/null 2>&1
 id=$(pgwork enqueue q x -k 'a \b')
 pgwork claim q >"$tmp/claim"
@@ -100,7 +100,7 @@ first=$(head -n 1 "$tmp/lines" | cut -f1) last=$(tail -n 1 "$tmp/lines" | cut -f
 pgwork -q cancel many "$first"
 pgwork extend many --lease 1h --json <"$tmp/lines" >"$tmp/out" 2>"$tmp/err"
 is 'a cancel among many: extend reports it' "$? $(grep -c '"cancel"' "$tmp/out")" '7 1'
-is 'and goes on' "$(wc -l <"$tmp/out") $(sql "SELECT lease_until > clock_timestamp() + interval '59 min' FROM pgwork.job WHERE id = $last")" '10001 t'
+is 'and continues' "$(wc -l <"$tmp/out") $(sql "SELECT lease_until > clock_timestamp() + interval '59 min' FROM pgwork.job WHERE id = $last")" '10001 t'
 pgwork -q cancel many "$last"
 { echo "$first $other"; sed 1d "$tmp/lines"; } >"$tmp/some"
 pgwork extend many --json <"$tmp/some" >"$tmp/out" 2>"$tmp/err"

@@ -1,4 +1,4 @@
-# work: what commands get and what they answer.
+# work: what commands receive, and what their exit codes do.
 . "$(dirname "$0")/tap"
 pgwork -q migrate
 fresh() { # fresh QUEUE [SETTINGS]
@@ -33,7 +33,7 @@ printf 'by\000tes\377' >"$tmp/body"
 pgwork enqueue a x --body "$tmp/body" >/dev/null
 pgwork work a --until-empty -b -- cat >"$tmp/out" 2>/dev/null
 yes '--body' cmp "$tmp/body" "$tmp/out"
-yes 'a payload that nobody reads' sh -c 'head -c 1000000 /dev/zero | tr "\0" x | pgwork enqueue a 2>/dev/null && pgwork -q work a --until-empty -- true'
+yes 'a payload that the command does not read' sh -c 'head -c 1000000 /dev/zero | tr "\0" x | pgwork enqueue a 2>/dev/null && pgwork -q work a --until-empty -- true'
 is 'all of them are done' "$(sql "SELECT count(*) FROM pgwork.job WHERE queue = 'a' AND state <> 'done'")" 0
 pgwork enqueue a big >/dev/null
 yes 'a lot of output' sh -c 'test "$(pgwork -q work a --until-empty -- head -c 3000000 /dev/zero | wc -c)" = 3000000'
@@ -81,7 +81,7 @@ yes 'says so' grep -q 'queue "shut" is paused' "$tmp/err"
 code 'a claim with these rights' 1 plain pgwork claim shut
 yes 'says so, too' grep -q '^pgwork: queue "shut" is paused' "$tmp/err"
 pgwork queue resume shut
-is 'stats shows that nobody claims' "$(pgwork stats shut | awk 'NR == 2 { print $2 }')" waiting
+is 'stats shows that no worker claims' "$(pgwork stats shut | awk 'NR == 2 { print $2 }')" waiting
 pgwork -q queue purge shut
 pgwork enqueue shut --delay 1h x >/dev/null
 code 'a claim where all jobs are delayed' 1 pgwork claim shut
@@ -207,7 +207,7 @@ done
 term_twice() {
     until_true 20 test -s "$tmp/started"
     kill -TERM $p
-    yes 'TERM is heard' until_true 20 grep -q 'stopping: ' "$tmp/err"
+    yes 'TERM is noticed' until_true 20 grep -q 'stopping: ' "$tmp/err"
     kill -TERM $p
     wait $p
 }
@@ -283,7 +283,7 @@ pgwork enqueue n2 1 2 >/dev/null
 printf '#!/bin/sh\nrm "$0"\n' >"$tmp/gone"
 chmod +x "$tmp/gone"
 refused 'a command that is not there any more' 127 'cannot start' timeout -k 1 20 pgwork work n2 --until-empty -- "$tmp/gone"
-is 'hands its job back' "$(state n2)" 'done 1, ready 0'
+is 'requeues its job' "$(state n2)" 'done 1, ready 0'
 
 pgwork queue create stopped
 seq 40 | pgwork -q enqueue stopped >/dev/null

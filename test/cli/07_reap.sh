@@ -10,7 +10,7 @@ id=$(pgwork enqueue q x --lease 100ms)
 pgwork claim q --holder w1 >"$tmp/claim"
 sleep 0.3
 code '--once' 0 pgwork reap --once --json
-is 'takes it back' "$(sed 's/.*"reaped":\([0-9]*\).*/\1/' "$tmp/out") $(state "$id")" '1 ready 1'
+is 'requeues it' "$(sed 's/.*"reaped":\([0-9]*\).*/\1/' "$tmp/out") $(state "$id")" '1 ready 1'
 refused 'a late holder is refused' 1 'the lease is lost' pgwork complete q $(cut -f1,2 "$tmp/claim")
 pgwork claim q >/dev/null
 sleep 0.3
@@ -48,7 +48,7 @@ yes 'delayed jobs come in' until_true 10 count_is "SELECT count(*) FROM pgwork.j
 kill -HUP $p
 yes 'HUP: reads again' until_true 10 grep -q 'configuration reloaded' "$tmp/reap.err"
 id=$(pgwork enqueue q x --delay 100ms)
-yes 'and goes on' until_true 10 count_is "SELECT count(*) FROM pgwork.job WHERE id = $id AND state = 'ready'" 1
+yes 'and continues' until_true 10 count_is "SELECT count(*) FROM pgwork.job WHERE id = $id AND state = 'ready'" 1
 is 'its connection is ended' "$(sql "SELECT count(*) FILTER (WHERE pg_terminate_backend(pid)) > 0 FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() AND application_name = 'pgwork'")" t
 id=$(pgwork enqueue q x --delay 100ms)
 yes 'a lost connection is opened again' until_true 20 count_is "SELECT count(*) FROM pgwork.job WHERE id = $id AND state = 'ready'" 1

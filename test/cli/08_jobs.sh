@@ -65,7 +65,7 @@ for far in '200000-01-01 00:00:00+00|200000-01-01T00:00:00.000000Z' '294247-01-0
     id=$(sql "SELECT id FROM pgwork.enqueue('far', expires_at => '${far%|*}')")
     is "the year of ${far%|*} is printed as ISO 8601 has it" "$(pgwork show "$id" | grep -E '^expires' | grep -o -E '[-0-9]+T[^ ]*')" "${far#*|}"
 done
-refused 'a run_at that is further away than a delay may be' 2 'argument run_at is .2099-01-31.*: allowed is a time up to .* (ten years from now)' pgwork enqueue far x --run-at 2099-01-31T12:00:00Z
+refused 'a run_at that is further away than a delay may be' 2 'argument run_at is .2099-01-31.*: expected a time up to .* (ten years from now)' pgwork enqueue far x --run-at 2099-01-31T12:00:00Z
 pgwork -q queue drop far --force
 refused 'show of none' 1 'job 999999 does not exist' pgwork show 999999
 code 'show of one and none' 1 pgwork show "$delayed" 999999
@@ -183,7 +183,7 @@ yes 'although a reaper was there a moment ago' grep -q '^note *reaper ' "$tmp/ou
 pgwork queue drop late --force
 sql "CREATE ROLE pgw_cli_plain LOGIN IN ROLE pgwork_worker" 2>/dev/null
 PGWORK_DSN="host=$PGHOST port=$PGPORT user=pgw_cli_plain dbname=$PGDATABASE" pgwork doctor >"$tmp/out" 2>"$tmp/err"
-is 'a plain worker is told what the doctor may not look at' "$(grep -c '^note .*not checked: needs pgwork_viewer' "$tmp/out") $(grep -c '^BAD .*permission denied' "$tmp/out")" '5 0'
+is 'a plain worker sees which checks the doctor may not make' "$(grep -c '^note .*not checked: needs pgwork_viewer' "$tmp/out") $(grep -c '^BAD .*permission denied' "$tmp/out")" '5 0'
 sql "DROP ROLE pgw_cli_plain; DELETE FROM pgwork.beat"
 pgwork enqueue slow x >/dev/null
 sql "UPDATE pgwork.live_job SET created_at = now() - interval '2 h' WHERE token IS NULL"

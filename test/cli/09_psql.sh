@@ -1,4 +1,4 @@
-# psql alone drives a job through its whole life.
+# psql alone takes a job through all its states.
 . "$(dirname "$0")/tap"
 pgwork -q migrate
 state() { sql "SELECT state || ' ' || attempt FROM pgwork.job WHERE id = $id"; }

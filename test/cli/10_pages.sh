@@ -1,4 +1,4 @@
-# What is written about the options, and the completion that offers them.
+# Man pages and completion know every option.
 . "$(dirname "$0")/tap"
 code 'pages and completions know every option' 0 sh "$top/test/lint/options.sh"
 is 'the table of the properties is what they are' "$(sed -n '/^| Property/,/^$/p' "$top/doc/properties.md")" "$(unset PGWORK_DSN && sh "$top/test/lint/properties.sh")"

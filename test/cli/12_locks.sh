@@ -24,7 +24,7 @@ one=$(pgwork lock a -- printenv PGWORK_FENCE)
 two=$(pgwork lock a -- printenv PGWORK_FENCE)
 yes 'the fence grows' test "$two" -gt "$one"
 refused 'no such command' 127 'cannot start' pgwork lock a -- /no/such/thing
-code 'a command where there is no PATH' 3 env -u PATH "$(command -v pgwork)" lock a -- sh -c 'exit 3'
+code 'a command runs without PATH' 3 env -u PATH "$(command -v pgwork)" lock a -- sh -c 'exit 3'
 printf '#!/bin/sh\nexit 6\n' >"$tmp/only-here"
 chmod +x "$tmp/only-here"
 for path in "$PATH:" ":$PATH" "/nowhere::$PATH"; do
@@ -39,11 +39,11 @@ refused 'which lock' 2 'missing: NAME' pgwork lock -- true
 is 'a name that begins with a dash' "$(pgwork lock -- -n -- sh -c 'echo "$PGWORK_LOCK $*"' sh -- x)" '-n -- x'
 refused 'two of them' 2 'too many: b' pgwork lock -- a b -- true
 refused 'a name, and no command' 2 'no command' pgwork lock -- -n --
-code 'nobody holds' 1 pgwork locks
+code 'no session holds a lock' 1 pgwork locks
 
 pgwork lock a -- sleep 60 &
 holder=$! jobs_of_ours="$jobs_of_ours $holder"
-yes 'somebody holds' eventually held a
+yes 'a session holds it' eventually held a
 refused 'held, and no wait' 75 'another session holds the lock' pgwork lock -n a -- true
 refused 'held, and a short wait' 75 'another session holds the lock' pgwork lock -w 100ms a -- true
 refused 'held, with a code of our own' 9 'another session holds the lock' pgwork lock -n -E 9 a -- true
@@ -144,15 +144,15 @@ is 'shared ones go together' $? 0
 
 code 'sem create' 0 pgwork sem create s 2
 code 'sem create again' 0 pgwork sem create s 2
-refused 'sem create with another number' 1 'is there' pgwork sem create s 3
+refused 'sem create with another number' 1 'already exists with 2 permits, not 3' pgwork sem create s 3
 refused 'no number' 2 'not a number of permits' pgwork sem create s many
 refused 'no such semaphore' 1 'no semaphore' pgwork sem acquire nowhere
 yes 'and what makes one' grep -q '^hint: .*pgwork sem create' "$tmp/err"
 token=$(pgwork sem acquire s)
 code 'sem acquire --json' 0 pgwork --json sem acquire s --ttl 1h
 json 'sem acquire --json is JSON' "$tmp/out"
-refused 'all are out' 75 'not enough permits' pgwork sem acquire -n s
-refused 'all are out, after a while' 75 'not enough permits' pgwork sem run -w 100ms s -- true
+refused 'all are held' 75 'not enough permits' pgwork sem acquire -n s
+refused 'all are held, after a while' 75 'not enough permits' pgwork sem run -w 100ms s -- true
 code 'sem list' 0 pgwork sem list
 yes 'sem list counts' grep -q '^s  *2  *2  *0' "$tmp/out"
 code 'sem list NAME' 0 pgwork sem list s
@@ -163,7 +163,7 @@ code 'sem release' 0 pgwork sem release s "$token"
 refused 'sem release twice' 1 'lost: .*released' pgwork sem release s "$token"
 refused 'sem extend afterwards' 1 'lost' pgwork sem extend s "$token"
 refused 'a word that is not a token' 2 'not a valid token' pgwork sem release s abc
-refused 'more than there are' 2 'has 2 permits, not 3' pgwork sem acquire s --permits 3
+refused 'more than there are' 2 'has 2 permits: cannot acquire 3' pgwork sem acquire s --permits 3
 refused 'sem run, to wait and not to' 2 'not both' pgwork sem run -n -w 1s s -- true
 refused 'sem acquire, too' 2 'not both' pgwork sem acquire s -n -w 0
 code 'sem create of a name that begins with a dash' 0 pgwork sem create -- -s 1
@@ -221,7 +221,7 @@ holder=$! jobs_of_ours="$jobs_of_ours $holder"
 until_true 20 test -s "$tmp/ready"
 kill -TERM $holder
 wait $holder
-is 'in its grace the command has its permit: nobody else gets it' $? 75
+is 'in its grace the command keeps its permit: no other session gets it' $? 75
 code 'and for one no more' 0 pgwork sem drop alone
 
 pgwork sem create later 1
@@ -237,7 +237,7 @@ holder=$! jobs_of_ours="$jobs_of_ours $holder"
 yes 'sem run holds beside' eventually out_of open 2
 echo "BEGIN; SELECT pgwork.sema_resize('open', 4); SELECT pg_sleep(300)" | psql -XAtq >/dev/null 2>&1 &
 resizing="FROM pg_stat_activity WHERE datname = current_database() AND query = 'SELECT pg_sleep(300)'"
-yes 'somebody resizes, and does not commit' until_true 10 count_is "SELECT count(*) $resizing" 1
+yes 'a session resizes, and does not commit' until_true 10 count_is "SELECT count(*) $resizing" 1
 refused 'the process that resizes is named when nothing can be extended' 75 "resized .*: process $(sql "SELECT pid $resizing")\$" pgwork sem extend open "$token"
 refused 'nor returned' 75 'resized' pgwork sem release open "$token"
 refused 'nor taken' 75 'resized' pgwork sem run -n open -- true
@@ -251,7 +251,7 @@ code 'also to return it' 0 pgwork sem release open "$token"
 pgwork sem drop open
 
 code 'sem resize' 0 pgwork sem resize s 1
-refused 'sem drop while some are out' 1 'are out' pgwork sem drop s
+refused 'sem drop while some are held' 1 'are held' pgwork sem drop s
 code 'sem drop --force' 0 pgwork sem drop s --force
 code 'no semaphores' 1 pgwork sem list
 

@@ -21,7 +21,7 @@ sql "UPDATE pgwork.schedule SET base = base + interval '8 h', next_at = next_at 
 code 'a held tick, and nothing for another node' 1 pgwork cron claim ahead --node b
 code 'release --force' 0 pgwork cron release --force ahead
 refused 'makes the token stale' 1 '' pgwork cron finish "$token"
-yes 'and says by whom it was taken' sh -c 'pgwork cron list ahead --json | grep -q "was taken from a by"'
+yes 'and says by whom it was taken' sh -c 'pgwork cron list ahead --json | grep -q "took the tick of .* from node ..a"'
 yes 'the next time is not ahead any more' count_is "SELECT count(*) FROM pgwork.schedules WHERE name = 'ahead' AND next_slot < clock_timestamp() + interval '61 min'" 1
 code 'another node may claim it' 0 pgwork cron claim ahead --node b
 code 'release --force when none is held' 1 sh -c 'pgwork cron release --force ahead && pgwork cron release --force ahead'
@@ -52,7 +52,7 @@ refused 'a schedule that is there twice' 2 'twice' pgwork cron apply "$tmp/sched
 refused 'a file that is not there' 2 'cannot read' pgwork cron apply "$tmp/none_such"
 pgwork cron rm apply-a 'apply b'
 refused 'a policy that is none' 2 'once, skip or all' pgwork cron add x '* * * * *' --misfire maybe
-refused 'a grace with which skip never runs' 2 '1000 .. 86400000' pgwork cron add x '* * * * *' --misfire skip --grace 0
+refused 'a grace with which skip never runs' 2 '1000..86400000' pgwork cron add x '* * * * *' --misfire skip --grace 0
 
 code 'next' 0 pgwork cron next '30 2 * * *' --tz Europe/Berlin -n 3 --after 2026-03-27T12:00:00Z
 is 'a gap: right after it' "$(cat "$tmp/out")" '2026-03-28T01:30:00Z  Sat 2026-03-28 02:30:00 +01:00
@@ -97,14 +97,14 @@ refused 'nothing of one that is not there' 1 'no schedule "Sweep" yet' pgwork cr
 code 'or quietly' 1 pgwork -q cron claim Sweep
 is 'says nothing' "$(cat "$tmp/out" "$tmp/err")" ''
 sql 'CREATE ROLE pgw_cli_worker LOGIN IN ROLE pgwork_worker' 2>/dev/null
-PGWORK_DSN="host=$PGHOST port=$PGPORT user=pgw_cli_worker dbname=$PGDATABASE" code 'nor to who may not look' 1 pgwork cron claim Sweep
+PGWORK_DSN="host=$PGHOST port=$PGPORT user=pgw_cli_worker dbname=$PGDATABASE" code 'nor to a role that may not read it' 1 pgwork cron claim Sweep
 is 'says nothing' "$(cat "$tmp/out" "$tmp/err")" ''
 sql 'DROP ROLE pgw_cli_worker' >/dev/null 2>&1
 code 'run without a queue' 0 pgwork cron run sweep
 code 'claim' 0 pgwork cron claim sweep --node a
 token=$(cut -f1 "$tmp/out")
 is 'claim prints schedule, attempt and payload' "$(cut -f3- "$tmp/out" | tr '\t' ' ')" 'sweep 1 [1]'
-code 'held: nobody else' 1 pgwork cron claim sweep --node b
+code 'held: no other node gets it' 1 pgwork cron claim sweep --node b
 yes 'the holder shows' sh -c 'pgwork cron list | grep -q "running .* a  *-$"'
 code 'extend' 0 pgwork cron extend "$token" --timeout 2m
 code 'release' 0 pgwork cron release "$token"
@@ -116,7 +116,7 @@ code 'finish' 0 pgwork cron finish "$token" -e 'no space'
 is 'the error is noted' "$(sql 'SELECT holder, error FROM pgwork.tick WHERE error IS NOT NULL')" 'b|no space'
 refused 'not twice' 1 . pgwork cron finish "$token"
 refused 'a word that is not a token' 2 'not a valid token' pgwork cron finish frob
-code 'run for nobody' 0 pgwork cron run sweep
+code 'run without a node' 0 pgwork cron run sweep
 { sleep 1; code=0; pgwork cron claim sweep 2>"$tmp/err" || code=$?; echo "$code $(grep -c 'cannot write' "$tmp/err")" >"$tmp/code"; } | :
 is 'a tick that cannot be printed, because the reader is gone' "$(cat "$tmp/code")" '8 1'
 code 'is for the next one' 0 pgwork cron claim sweep

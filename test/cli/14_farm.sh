@@ -1,4 +1,4 @@
-# The example farm: a node is killed in the middle of a tick, another one takes over.
+# The example farm: a node is killed in the middle of a tick, and another one takes over.
 . "$(dirname "$0")/tap"
 pgwork -q migrate
 farm=$top/build/examples/farm

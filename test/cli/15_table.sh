@@ -1,4 +1,4 @@
-# Tables of the users': what they lack, and who looks after them.
+# Your own tables: missing columns and indexes, and registered tables.
 . "$(dirname "$0")/tap"
 pgwork -q migrate
 sql 'CREATE TABLE article (journal text, number int, reviewed timestamptz, PRIMARY KEY (journal, number))' >/dev/null
@@ -58,8 +58,8 @@ names='--locked-by borrower --expires-at until --token ticket'
 yes 'list --json says them' sh -c 'pgwork table list --json | grep -q "\"locked_by\":\"borrower\",\"expires_at\":\"until\",\"token\":\"ticket\""'
 if command -v valgrind >/dev/null && [ "$(command -v pgwork)" = "$top/build/pgwork" ]; then
     leaks() { valgrind -q --leak-check=full --errors-for-leak-kinds=definite,indirect --error-exitcode=77 pgwork "$@"; }
-    code 'what it was told of the key is given back' 0 leaks table check seat -k number $names
+    code 'the copied key is freed' 0 leaks table check seat -k number $names
     code 'also when the table is not as described' 1 leaks table check article -k journal -k number
-    code 'and when there is no such table' 1 leaks table check nowhere -k number
+    code 'it is freed if the table does not exist' 1 leaks table check nowhere -k number
 fi
 exit 0

@@ -1,4 +1,4 @@
-# The example review: reviewers side by side, each article once; a killed one's articles come back.
+# The example review: each article has one reviewer, and a killed reviewer's articles are free again.
 . "$(dirname "$0")/tap"
 review=$top/build/examples/review
 sql 'CREATE TABLE article (journal text, number int, title text, grade int, PRIMARY KEY (journal, number))' >/dev/null

@@ -1,4 +1,4 @@
-# The example settle: what jobs write and their end are one transaction, so sums are exact whoever dies.
+# The example settle: the writes of a job and its completion are one transaction, so sums are exact whoever dies.
 . "$(dirname "$0")/tap"
 settle=$top/build/examples/settle
 pgwork -q migrate
@@ -10,7 +10,7 @@ PGWORK_DSN="host=$tmp" "$settle" payments >"$tmp/out" 2>"$tmp/err" &
 lonely=$!
 yes 'without a server it waits, and says so' until_true 20 grep -q '^worker: .*next try in' "$tmp/err"
 kill -TERM $lonely
-all_well 'until it is told to end' $lonely
+all_well 'it runs until a signal' $lonely
 workers=
 for w in 1 2 3; do
     PGCLIENTENCODING=LATIN1 "$settle" payments >"$tmp/$w" 2>"$tmp/$w.err" &

@@ -1,4 +1,4 @@
-# The examples poll_loop and enqueue_in_tx do what they say.
+# The examples poll_loop and enqueue_in_tx.
 . "$(dirname "$0")/tap"
 poll_loop=$top/build/examples/poll_loop in_tx=$top/build/examples/enqueue_in_tx
 

@@ -1,4 +1,4 @@
-# What doc/operations.md says about a restore, typed as it stands there.
+# The commands of the chapter on restores in doc/operations.md.
 . "$(dirname "$0")/tap"
 pgwork -q migrate
 numbers="'{pgwork.position, pgwork.lock_fence, pgwork.schedule_fence, pgwork.semaphore_grant}'::regclass[]"

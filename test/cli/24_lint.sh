@@ -1,4 +1,4 @@
-# What the lints are to find, they find.
+# The lints find what they are made for.
 . "$(dirname "$0")/tap"
 
 cat >"$tmp/pgwork.h" <<'END'

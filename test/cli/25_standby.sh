@@ -1,5 +1,5 @@
-# A synchronous standby that goes away: what waits for it is told to be unknown, not done; and what was told to be done is on it
-# when it takes over. On two servers of its own, since every commit of a server waits.
+# A synchronous standby that goes away: calls that wait for it return unknown, not done. Calls that returned done are on the
+# standby when it takes over. On two servers of its own, because every commit of such a server waits.
 . "$(dirname "$0")/tap"
 . "$top/test/support/pg.sh"
 
@@ -29,7 +29,7 @@ sql "SELECT pgwork.queue_create('q'), pgwork.sema_create('s', 1)" >/dev/null
 yes 'on the standby, too, there is a queue' until_true 10 pgwork queue list
 refused 'a claim from a standby' 5 'read-only' pgwork claim q
 yes 'the hint says what to do' grep -q target_session_attrs "$tmp/err"
-refused 'nor does it know who holds locks' 5 'is a standby' pgwork locks
+refused 'nor does it know the holders of locks' 5 'is a standby' pgwork locks
 refused 'or permits' 5 'is a standby' pgwork sem list
 refused 'nor which ones are lost' 5 'is a standby' pgwork sem extend s 00000000-0000-0001-0000-000000000001
 psql -h "$second" -XAtq -c "SELECT pgwork.lock_acquire('L')" -c "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'" >"$tmp/out" 2>"$tmp/err"
@@ -61,7 +61,7 @@ printf 'a\nb\n' >"$tmp/lines"
 refused 'and loaded ones' 6 'no synchronous standby' brief enqueue q -f "$tmp/lines"
 refused 'a claim' 6 'no synchronous standby' brief claim q
 refused 'a lock, whose number would come again' 6 'no synchronous standby' brief lock -n L -- true
-is 'which nobody holds' "$(pgwork locks --json)" ''
+is 'which no session holds' "$(pgwork locks --json)" ''
 psql -XqAt -c "SELECT pgwork.table_applied('$three')" >"$tmp/out" 2>"$tmp/err" &
 yes 'a question that waits' until_true 10 count_is "SELECT count(pg_cancel_backend(pid)) FROM pg_stat_activity WHERE wait_event = 'SyncRep'" 1
 wait $!

@@ -1,7 +1,7 @@
-# Everything at once, at random: producers that roll back or commit late, claims of 1 to 1000 jobs, holders that complete,
-# fail, release, snooze, come late, die, are canceled or shot, two reapers, compactions, vacuum, and snapshots that hold it
-# back. In the end each job that was committed was finished exactly once: what a completion accepts goes into a table with a primary key, in
-# the same transaction.
+# Everything at once, at random: producers that roll back or commit late, claims of 1 to 1000 jobs, two reapers, compactions,
+# vacuum, and held snapshots. Holders complete, fail, release and snooze, come late, die, are cancelled or killed. In the end each
+# committed job was finished exactly once: each accepted completion is inserted into a table with a primary key, in the same
+# transaction.
 # For as long as you like, beside a private server:
 #   make && sh test/support/with_pg.sh sh -c 'PATH=$PWD/build:$PATH PGW_SOAK_SECONDS=600 sh test/cli/26_soak.sh'
 . "$(dirname "$0")/tap"
@@ -51,7 +51,7 @@ is 'none was lost' "$(sql 'SELECT count(*) FROM (TABLE sent EXCEPT TABLE finishe
 is 'none came whose enqueue was rolled back' "$(sql 'SELECT count(*) FROM (TABLE finished EXCEPT TABLE sent) l')" 0
 # a job that was finished twice would be here, as would a deadlock (what was canceled while it was prepared is asked for once more)
 grep 'ERROR: ' "$tmp/bench" | grep -vE 'canceling statement due to user request|prepared statement "P_[0-9]+" does not exist' >"$tmp/errors"
-is 'nobody met an error but those that were canceled' "$(head -n 3 "$tmp/errors")" ''
+is 'there were no errors except of canceled calls' "$(head -n 3 "$tmp/errors")" ''
 # shellcheck disable=SC2086
 kill $reapers
 # shellcheck disable=SC2086

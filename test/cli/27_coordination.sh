@@ -1,7 +1,7 @@
-# Locks, semaphores, schedules and leases on a table at once, at random: exclusive and shared locks of sessions and of transactions, names
-# that are forgotten, permits that are waited for, extended, left to their time and resized, ticks that become jobs or are held, by nodes
-# that are slow, release and come late, rows whose holders come back, come late and are killed, while sessions are canceled and shot. What
-# may never be is asked of the database at each step, and in the end.
+# Locks, semaphores, schedules and leases on a table at once, at random, while sessions are cancelled and killed. Locks are
+# exclusive or shared, of sessions or transactions, and their names are pruned. Permits are waited for, extended, left to expire,
+# and resized. Ticks become jobs, or are held by nodes that are slow, release or come late. Holders of rows return, come late or
+# are killed. Each step, and the end, asks the database whether a promise was broken.
 # For as long as you like, beside a private server:
 #   make && sh test/support/with_pg.sh sh -c 'PATH=$PWD/build:$PATH PGW_SOAK_SECONDS=600 sh test/cli/27_coordination.sh'
 . "$(dirname "$0")/tap"
@@ -191,7 +191,7 @@ is 'never were more permits out than there were' "$(sql "SELECT count(*) FROM gr
          > (SELECT max(permits) FROM size_of z WHERE z.began <= g.since
                AND NOT EXISTS (SELECT FROM size_of y WHERE y.began > z.began AND y.ended < g.since))")" 0
 no_permit_is_out() { count_is "SELECT sum(taken + waiting) FROM pgwork.sema_list(), pgwork.sema_resize('s', 4)" 0; }
-yes 'permits come back, whoever had them' until_true 10 no_permit_is_out
+yes 'permits are free again, whichever session held them' until_true 10 no_permit_is_out
 is 'as many as there are' "$(sql "SELECT token IS NOT NULL FROM pgwork.sema_acquire('s', 4)")" t
 yes 'and no lock is left' until_true 10 count_is "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())" 0
 is 'each second was one job' "$(sql "SELECT count(*) = count(DISTINCT tags) AND count(*) = extract(epoch FROM max(e) - min(e)) + 1

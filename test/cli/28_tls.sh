@@ -1,4 +1,4 @@
-# TLS, as a proxy in front of the server speaks it.
+# TLS, through a proxy in front of the server.
 . "$(dirname "$0")/tap"
 pgwork -q migrate
 ruby "$top/test/cli/tls.rb" "$tmp" "$PGHOST/.s.PGSQL.$PGPORT" &

@@ -1,4 +1,4 @@
-# metrics: the text format of Prometheus, and the file that a collector reads.
+# metrics: the text format of Prometheus, and the file for a collector.
 . "$(dirname "$0")/tap"
 
 # series NAME: what $tmp/out has under it

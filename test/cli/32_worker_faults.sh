@@ -1,4 +1,4 @@
-# work: connections that hang, and connections that are short.
+# work: connections that hang, and a server that allows too few connections.
 . "$(dirname "$0")/tap"
 pgwork -q migrate
 

@@ -1,4 +1,4 @@
-# signals: commands do not outlive what is held for them, and get what is meant for them.
+# Signals: commands end with pgwork, and signals reach the right process.
 . "$(dirname "$0")/tap"
 pgwork -q migrate
 ended() { ! kill -0 "$1" 2>/dev/null || grep -q '^State:.*Z' "/proc/$1/status"; }

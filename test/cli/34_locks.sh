@@ -1,4 +1,4 @@
-# locks: waiting in line, and what happens to those who wait.
+# Locks: the order of waiters, and waiters that lose their session.
 . "$(dirname "$0")/tap"
 pgwork -q migrate
 waiting() { [ "$(pgwork --json locks "$1" | grep -c '"state":"waits"')" = "$2" ]; } # waiting NAME COUNT
@@ -23,7 +23,7 @@ done
 sleep 1.2 # some turns
 : >"$tmp/order"
 # shellcheck disable=SC2086  # a list of numbers
-all_well 'those who wait get the lock, one after the other' $p $all
+all_well 'waiters get the lock one after the other' $p $all
 is 'in the order of their coming' "$(tr '\n' ' ' <"$tmp/came")" '1 2 3 4 5 6 '
 
 refused 'a command that would wait for the lock of the one that runs it' 2 'held for the command' pgwork lock self -- pgwork lock self -- true
@@ -38,7 +38,7 @@ wait $p
 is 'ends the command of the holder' $? 74
 is 'and makes its number stale' "$(sql "SELECT pgwork.fence_ok('stuck', $fence)")" f
 yes 'and the lock is free' pgwork lock -n stuck -- true
-code 'lock --break of one that nobody holds' 1 pgwork lock --break stuck
+code 'lock --break of one that no session holds' 1 pgwork lock --break stuck
 
 # A waiter's statement holds a snapshot, for whose end an index that is made concurrently waits.
 sql 'CREATE TABLE big AS SELECT i FROM generate_series(1, 1000) i'
@@ -69,7 +69,7 @@ pgwork -q lock -w 1m restart -- sh -c 'echo got >"$0"' "$tmp/got" &
 w=$! jobs_of_ours="$jobs_of_ours $!"
 until_true 20 waiting restart 1
 sql "SELECT pg_terminate_backend(pid) FROM pgwork.lock_list('restart') WHERE state = 'waits'" >/dev/null
-yes 'whose session ends waits on in another one' until_true 20 waiting restart 1
+yes 'a waiter whose session ends waits on in another one' until_true 20 waiting restart 1
 : >"$tmp/restart"
 all_well 'and gets the lock' $p $w
 is 'for its command' "$(cat "$tmp/got")" got

@@ -1,6 +1,6 @@
-# Out of memory: the n-th allocation of a command fails, ours or libpq's. It ends by itself and says so; 0 means that it
-# is done, and any code but 0 and 6 that nothing was applied. Jobs and permits that were taken come back with their lease.
-# Some n of each command; PGWORK_OOM=all: every n. PGWORK_OOM_ONLY='work|lock': only commands whose names match.
+# Out of memory: the n-th allocation of a command fails, in pgwork or in libpq. The command ends by itself and prints why. Exit
+# code 0 means done; any code except 0 and 6 means that nothing was applied. Claimed jobs and permits return with their leases.
+# Runs some n of each command. PGWORK_OOM=all: every n. PGWORK_OOM_ONLY='work|lock': only commands whose names match.
 . "$(dirname "$0")/tap"
 cc -shared -fPIC -o "$tmp/oom.so" "$top/test/cli/oom.c" 2>"$tmp/err" || { fail 'the shim compiles'; exit 1; }
 pgwork -q migrate

@@ -1,4 +1,4 @@
-# bench/publish.sh and bench/plot.sh: results become figures and plots that a stranger can read.
+# bench/publish.sh and bench/plot.sh: results become figures and plots.
 . "$(dirname "$0")/tap"
 
 # A gnuplot that writes the commands which it was given into the plot.

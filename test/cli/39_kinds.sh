@@ -1,4 +1,4 @@
-# kinds: a command for each kind, limits and timeouts by kind, unlimited attempts, dead letters that go.
+# Kinds: a command for each kind, limits and timeouts by kind, unlimited attempts, retention of dead letters.
 . "$(dirname "$0")/tap"
 pgwork -q migrate
 done_by() { sql "SELECT coalesce(string_agg(kind || ' ' || (output->>'stdout'), ', ' ORDER BY id), 'none') FROM pgwork.job WHERE queue = '$1' AND state = 'done'"; }
@@ -35,14 +35,14 @@ code 'timeouts of a kind and of a job' 0 pgwork work d --until-empty --kind-time
 is 'end their commands' "$(sql "SELECT string_agg(DISTINCT error, '|') FROM pgwork.job WHERE queue = 'd' AND state = 'dead'")" 'took too long, the command was stopped'
 
 refused 'a kind without a command' 2 'kind "x" has no command' pgwork work a --kind y=true --kind-jobs x=1
-refused 'a command without words' 2 '--kind is "x= ": allowed is KIND=COMMAND' pgwork work a --kind 'x= ' -- true
+refused 'a command without words' 2 '--kind is "x= ": expected KIND=COMMAND' pgwork work a --kind 'x= ' -- true
 refused 'a kind twice' 2 'each KIND once' pgwork work a --kind x=true --kind x=false
-refused 'a limit of 0' 2 '--kind-jobs is "x=0": allowed is KIND=N, with N from 1 to 1024' pgwork work a --kind-jobs x=0 -- true
-refused 'a timeout that is none' 2 '--kind-timeout is "x=soon": allowed is KIND=TIME' pgwork work a --kind-timeout x=soon -- true
+refused 'a limit of 0' 2 '--kind-jobs is "x=0": expected KIND=N, with N from 1 to 1024' pgwork work a --kind-jobs x=0 -- true
+refused 'a timeout that is none' 2 '--kind-timeout is "x=soon": expected KIND=TIME' pgwork work a --kind-timeout x=soon -- true
 refused 'no command at all' 2 'no command: expected' pgwork work a --kind-jobs x=1
 refused 'a place in a script' 2 'would run text of the payload' pgwork work a --kind 'x=sh -c {file}'
 refused 'a command that is not there' 127 'cannot start not-there' pgwork work a --kind 'x=not-there'
-refused 'a timeout of a job that is none' 2 'timeout_ms. is not a number of milliseconds: allowed is 1 .. 2592000000' pgwork enqueue a x --meta '{"timeout_ms": "5s"}'
+refused 'a timeout of a job that is none' 2 'timeout_ms. is not a number of milliseconds: expected 1..2592000000' pgwork enqueue a x --meta '{"timeout_ms": "5s"}'
 
 code 'unlimited attempts' 0 pgwork queue create u --max-attempts unlimited --backoff 0 --dead-retention 1h
 is 'are listed' "$(pgwork queue list | awk '$1 == "u" { print $10 }')" unlimited

@@ -10,10 +10,10 @@ pgwork -q migrate
 code 'no rates' 1 pgwork rate ls
 code 'set' 0 pgwork rate set api 1 --per 365d --burst 3
 code 'the burst' 0 pgwork rate take api -c 2
-refused 'more than is left' 75 'rate "api" is used up: [0-9]* ms' pgwork rate take -n api -c 2
-refused 'a wait in vain ends at once' 75 'used up' pgwork rate take -w 1d api -c 2
+refused 'more than is left' 75 'rate "api" is used up: try again in [0-9]* ms' pgwork rate take -n api -c 2
+refused 'a wait that cannot succeed ends at once' 75 'used up' pgwork rate take -w 1d api -c 2
 refused 'with a code of our own' 9 'used up' pgwork rate run -E 9 -n api -c 2 -- true
-refused 'more than the burst' 2 'lets at most 3 be taken' pgwork rate take api -c 4
+refused 'more than the burst' 2 'has burst 3: cannot take 4' pgwork rate take api -c 4
 is 'ls' "$(pgwork rate ls | tail -n 1 | tr -s ' ')" 'api 1 365d00h 3 1 -'
 is 'the exit code is that of the command' "$(pgwork rate run api -- sh -c 'echo hi; exit 7'; echo $?)" 'hi
 7'
@@ -62,7 +62,7 @@ yes 'queue list tells until when' sh -c "pgwork queue list | grep -q '^q  *held 
 is 'stats --json' "$(pgwork --json stats | grep -o '"state":"[a-z]*"')" '"state":"held"'
 is 'queue list --json' "$(pgwork --json queue list | grep -o '"paused":false.*"hold_reason":"[^"]*"' | sed 's/T[^"]*//')" "\"paused\":false,\"draining\":false,\"held_until\":\"$(date -u -d '+1 hour' +%F)\",\"hold_reason\":\"429 from the API\""
 code 'a claim gets nothing' 1 pgwork claim q
-yes 'and is told why' grep -q 'queue "q" is held' "$tmp/err"
+yes 'and prints the reason' grep -q 'queue "q" is held' "$tmp/err"
 code 'work gets nothing' 0 pgwork work q --until-empty -- true
 yes 'and tells why' grep -q 'is held' "$tmp/err"
 yes 'metrics tell it' sh -c "pgwork metrics | grep -q '^pgwork_queue_held{queue=\"q\"} 1'"
@@ -73,7 +73,7 @@ code 'pause' 0 pgwork queue pause q
 code 'unhold' 0 pgwork queue unhold q
 yes 'a pause outlasts the hold' sh -c "pgwork stats | grep -q '^q  *paused'"
 code 'resume' 0 pgwork queue resume q
-code 'unhold, where there is no hold' 0 pgwork queue unhold q
+code 'unhold without a hold succeeds' 0 pgwork queue unhold q
 code 'a hold that ends' 0 pgwork queue hold q --for 1ms
 n=0
 until pgwork -q claim q >/dev/null 2>&1; do
@@ -91,5 +91,5 @@ code 'drop' 0 pgwork queue drop q --force
 pgwork -q enqueue api 1 2 3 >/dev/null
 code 'work --hold' 0 timeout 60 pgwork work api -n 1 --later 1h --hold 69 -- sh -c 'echo "429 Too Many Requests" >&2; exit 69'
 yes 'holds the queue' sh -c "pgwork stats | grep -q '^api  *held until .* 2  *0  *1 '"
-is 'for the reason that it has told' "$(psql -qXAtc 'SELECT reason FROM pgwork.queue_holds()')" '429 Too Many Requests'
+is 'for the reason that it has reported' "$(psql -qXAtc 'SELECT reason FROM pgwork.queue_holds()')" '429 Too Many Requests'
 is 'and no attempt is charged' "$(psql -qXAtc "SELECT sum(attempt) FROM pgwork.job WHERE queue = 'api'")" 0

@@ -1,4 +1,4 @@
-# viewer: a member of pgwork_viewer looks at everything and changes nothing; payloads only where the queue shows them.
+# A member of pgwork_viewer reads everything, changes nothing, and sees payloads only of queues that show them.
 . "$(dirname "$0")/tap"
 pgwork -q migrate
 sql "SET client_min_messages = warning; DROP ROLE IF EXISTS pgw_cli_viewer; CREATE ROLE pgw_cli_viewer LOGIN IN ROLE pgwork_viewer"
@@ -40,7 +40,7 @@ for command in "enqueue q x" "claim q" "cancel q $id" "queue pause q" "queue set
     as_viewer pgwork $command >"$tmp/out" 2>"$tmp/err"
     is "a viewer may not $command" "$? $(grep -c 'permission denied' "$tmp/err")" '5 1'
 done
-refused 'payload-visible is on or off' 2 'allowed is on or off' pgwork queue set q --payload-visible maybe
+refused 'payload-visible is on or off' 2 'expected on or off' pgwork queue set q --payload-visible maybe
 pgwork queue set q --payload-visible on
 is 'queue set shows payloads' "$(as_viewer pgwork show "$id" --json | grep -o '"payload_hidden":[a-z]*') $(pgwork queue list --json | grep '"queue":"q"' | grep -o '"payload_visible":[a-z]*')" \
     '"payload_hidden":false "payload_visible":true'

@@ -1,4 +1,4 @@
-# workers: what they report, what is counted from it, and what autoscalers ask.
+# workers, metrics and demand: reports, counters, and the figure for autoscalers.
 . "$(dirname "$0")/tap"
 pgwork -q migrate
 pgwork queue create q
@@ -8,7 +8,7 @@ series() { pgwork metrics --no-doctor | grep "^pgwork_$1{queue=\"$2\"" | sed 's/
 minute() { sql "UPDATE pgwork.report_sum SET at = at - interval '61 s'; SELECT pgwork.prune()" >/dev/null; }
 
 code 'no worker' 1 pgwork workers
-is 'is told' "$(cat "$tmp/err")" 'pgwork: no worker has reported within 30 s'
+is 'prints a message' "$(cat "$tmp/err")" 'pgwork: no worker has reported within 30 s'
 refused 'workers of a queue that is not there' 1 'no queue "none"' pgwork workers none
 
 pgwork enqueue q 1 2 3 >/dev/null
@@ -20,7 +20,7 @@ is 'but what it did is counted' "$(series jobs_claimed_total q) $(series jobs_do
 is 'each job waited, and ran' "$(series job_wait_seconds_count q) $(series job_run_seconds_count q) $(series job_run_seconds_bucket q | tail -n 1)" '4 4 4'
 is 'a queue without workers has no histogram' "$(series jobs_claimed_total other) $(series job_wait_seconds_count other)" '0 '
 pgwork -q reap --once
-is 'a reaper adds up who has ended' "$(sql "SELECT count(*) FROM pgwork.worker_report") $(series jobs_done_total q)" '0 3'
+is 'a reaper adds up workers that have ended' "$(sql "SELECT count(*) FROM pgwork.worker_report") $(series jobs_done_total q)" '0 3'
 is 'and notes the minute' "$(sql "SELECT claimed || ' ' || done || ' ' || dead || ' ' || (wait_p95_ms > 0) FROM pgwork.minutes WHERE queue = 'q'")" '4 3 1 true'
 
 id=$(pgwork enqueue q slow)

@@ -1,4 +1,4 @@
-# examples/monitoring: what it names exists, and the files can be read.
+# examples/monitoring: every metric that it names exists, and the files are valid.
 . "$(dirname "$0")/tap"
 pgwork -q migrate
 monitoring=$top/examples/monitoring

@@ -1,4 +1,4 @@
-# bulk: one filter for lists and operations, a dry run that counts first, and a log.
+# bulk: one filter for lists and operations, dry runs, and the log.
 . "$(dirname "$0")/tap"
 pgwork -q migrate
 states() { sql "SELECT string_agg(s, ' ' ORDER BY s) FROM (SELECT queue || '/' || state || '/' || count(*) AS s FROM pgwork.job GROUP BY queue, state) s"; }
@@ -55,7 +55,7 @@ is 'is purged, and nothing else' "$(states)" 'q/leased/1 r/leased/3'
 code 'once more finds nothing' 1 pgwork bulk purge q -s ready
 
 code 'the log' 0 pgwork log
-is 'has who did what to which, and how many, the newest first' "$(awk 'NR == 3 { print $2, $3, $4, $5, $6, $7, $8, $9, $10 }' "$tmp/out")" \
+is 'shows role, operation, filter and number, the newest first' "$(awk 'NR == 3 { print $2, $3, $4, $5, $6, $7, $8, $9, $10 }' "$tmp/out")" \
     "$PGUSER purge 2 {\"error\": \"such user\", \"queue\": \"q\", \"state\":"
 is 'but no dry run' "$(pgwork log --json | grep -c '"verb":"move"')" 1
 pgwork log --json >"$tmp/log"

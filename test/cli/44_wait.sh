@@ -30,7 +30,7 @@ jobs_of_ours="$jobs_of_ours $waiter"
 until_true 30 count_is "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'pgwork%' AND query LIKE '%job_list%'" 1
 pgwork -q work short --once -- true
 wait $waiter
-is 'a job that is over and not kept' "$? $(grep -c "job $id is over, and nothing of it was kept" "$tmp/why")" '1 1'
+is 'a job that is over and not kept' "$? $(grep -c "job $id is over, or never existed: its queue keeps no finished jobs" "$tmp/why")" '1 1'
 pgwork enqueue q 4 >/dev/null
 pgwork wait "$(sql "SELECT max(id) FROM pgwork.job")" --timeout 60s 2>/dev/null &
 waiter=$!

@@ -1,5 +1,5 @@
-/* bad input: whatever is passed, the answer is a status with words, nothing is half done, and the
- * handle goes on working. */
+/* Bad input: the result is a status with a message, nothing is applied in part, and the handle
+ * stays usable. */
 #include "unity.h"
 #include "callkit.h"
 #include "pgw_all.h"
@@ -147,7 +147,7 @@ void test_the_library_and_the_server_agree_about_json(void)
     TEST_ASSERT_LESS_THAN_INT(5700, good);
 }
 
-void test_deep_nesting(void)
+void test_json_is_refused_beyond_a_thousand_levels(void)
 {
     static char deep[20001];
     pgw_job_spec job = PGW_JOB_SPEC_INIT;
@@ -159,7 +159,7 @@ void test_deep_nesting(void)
     refused(PGW_EINVAL, &job, "10,000 levels");
 }
 
-void test_sizes(void)
+void test_a_payload_over_the_limit_is_refused(void)
 {
     const size_t limit = 16777216;
     char *big = malloc(limit + 2);
@@ -210,7 +210,7 @@ void test_names_are_data(void)
     }
 }
 
-void test_times_at_the_ends(void)
+void test_times_out_of_range_are_refused(void)
 {
     pgw_job_spec job = PGW_JOB_SPEC_INIT;
 
@@ -233,7 +233,7 @@ void test_times_at_the_ends(void)
         pgtemp_number("SELECT count(*) FROM pgwork.job WHERE queue = 'far' AND state = 'delayed'"));
 }
 
-void test_options_by_their_size(void)
+void test_options_of_an_older_caller_are_read_and_of_a_newer_refused(void)
 {
     pgw_job_spec job = PGW_JOB_SPEC_INIT;
 
@@ -305,7 +305,7 @@ void test_an_output_that_is_not_json_finishes_nothing(void)
     ASSERT_ST(PGW_OK, pgw_complete(h, "output", refs, 2, NULL), h);
 }
 
-void test_arguments_at_their_limits(void)
+void test_counts_at_their_limits_are_accepted_and_above_refused(void)
 {
     static pgw_job_spec many[10000];
     static pgw_ref refs[10000];

@@ -1,6 +1,7 @@
-/* Schedules against a real server: every slot once under many schedulers, takeover from the dead,
- * misfires, pauses, errors that stay alone. Time is given to the server's internal functions where
- * years have to pass. */
+/* Schedules: each slot once under many schedulers, takeover, misfires, pauses, and errors of one
+ * schedule. Where years must pass, the tests pass a time to internal functions of the server.
+ * Longer than 600 lines: all of schedules in one program, since each program costs a build and a
+ * migration. */
 #include "unity.h"
 #include "callkit.h"
 #include "pgw_all.h"
@@ -105,7 +106,7 @@ void test_a_tick_is_a_job_as_the_schedule_says(void)
                                           "id FROM pgwork.job)::bigint)::int FROM pgwork.tick"));
 }
 
-void test_the_reaper_ticks(void)
+void test_a_tick_of_the_reaper_enqueues_due_ticks(void)
 {
     pgw_cron_opts o = PGW_CRON_OPTS_INIT;
     pgw_reap_stats stats = PGW_REAP_STATS_INIT;
@@ -446,7 +447,7 @@ void test_a_tick_that_jitter_delays_is_neither_missed_nor_due(void)
 
 /* ---- what can be said about a schedule ---- */
 
-void test_saying_it_again_changes_no_plan(void)
+void test_creating_a_schedule_again_changes_no_plan(void)
 {
     pgw_cron_opts o = PGW_CRON_OPTS_INIT;
     int64_t first, again;
@@ -493,7 +494,7 @@ void test_one_that_goes_meanwhile_is_made(void)
     PQfinish(maker);
 }
 
-void test_pause_and_resume(void)
+void test_a_paused_schedule_has_no_tick_until_it_is_resumed(void)
 {
     pgw_cron_opts o = PGW_CRON_OPTS_INIT;
     int64_t job = -1, next = -1;
@@ -527,7 +528,7 @@ static int keep_info(const pgw_cron_info *info, void *arg)
     return 0;
 }
 
-void test_rename_drop_and_list(void)
+void test_schedules_are_renamed_dropped_and_listed(void)
 {
     pgw_cron_opts o = PGW_CRON_OPTS_INIT;
     char text[500] = "";
@@ -583,7 +584,7 @@ void test_invalid_schedules_are_refused(void)
 
         TEST_ASSERT_EQUAL_STRING("PW001", PQresultErrorField(r, PG_DIAG_SQLSTATE));
         TEST_ASSERT_NOT_NULL(strstr(PQresultErrorMessage(r),
-                                    "argument grace_ms is \"999\": allowed is 1000 .. 86400000"));
+                                    "argument grace_ms is \"999\": expected 1000..86400000"));
         PQclear(r);
         PQfinish(conn);
     }
@@ -738,7 +739,7 @@ void test_many_blocked_schedules_do_not_hold_up_a_pass(void)
         0, pgtemp_number("SELECT count(*) FROM pgwork.schedule WHERE error IS NOT NULL"));
 }
 
-void test_new_rules_of_a_zone_are_heard_of(void)
+void test_new_rules_of_a_zone_take_effect(void)
 {
     pgw_cron_opts o = PGW_CRON_OPTS_INIT;
 
@@ -1322,7 +1323,7 @@ static pgw_status stepped(const pgw_status *done)
     return *done;
 }
 
-void test_without_blocking(void)
+void test_schedules_work_without_blocking(void)
 {
     pgw_status done = PGW_OUTCOME_AGAIN;
     pgw_tick *tick;
@@ -1349,7 +1350,7 @@ void test_without_blocking(void)
     TEST_ASSERT_EQUAL_INT64(0, fired);
 }
 
-void test_in_the_callers_transaction(void)
+void test_a_finished_tick_is_part_of_the_callers_transaction(void)
 {
     PGconn *conn = pgtemp_connect();
     pgw_conf *conf;
@@ -1384,7 +1385,7 @@ static int count_times(int64_t at_us, const char *local, void *arg)
     return 0;
 }
 
-void test_times_to_come(void)
+void test_next_times_are_listed_in_the_zone(void)
 {
     char text[400] = "";
 
@@ -1396,7 +1397,7 @@ void test_times_to_come(void)
                       pgw_cron_next(h, "* * * *", TIMES(NULL, PGW_NONE, 1), count_times, text));
     TEST_ASSERT_EQUAL(PGW_EINVAL,
                       pgw_cron_next(h, "* * * * *", TIMES("Mars", PGW_NONE, 1), count_times, text));
-    ASSERT_HAS("zone is \"Mars\": allowed is a name in pg_timezone_names", pgw_error_message(h));
+    ASSERT_HAS("zone is \"Mars\": expected a name in pg_timezone_names", pgw_error_message(h));
     TEST_ASSERT_EQUAL(PGW_EINVAL,
                       pgw_cron_next(h, "* * * * *", TIMES(NULL, PGW_NONE, 0), count_times, text));
 }
@@ -1416,7 +1417,7 @@ static const char *may(const char *role)
     return pgtemp_value(sql);
 }
 
-void test_roles_may_what_they_need(void)
+void test_each_role_may_call_only_its_functions(void)
 {
     TEST_ASSERT_NULL(may("pgwork_producer"));
     TEST_ASSERT_EQUAL_STRING(

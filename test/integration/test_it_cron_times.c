@@ -304,7 +304,7 @@ void test_every_change_of_every_zone(void)
     TEST_ASSERT_TRUE(compared > 100000);
 }
 
-void test_changes_to_the_second(void)
+void test_expressions_with_seconds_agree_with_the_oracle_around_changes(void)
 {
     static const char *const expressions[] = {
         "0 30 2 * * *", "*/7 * * * * *", "30 * 2 * * *",   "15,45 59 1 * * *", "0 0 * * * *",
@@ -326,7 +326,7 @@ void test_changes_to_the_second(void)
                        sizeof(expressions) / sizeof(expressions[0]));
 }
 
-void test_years_of_days(void)
+void test_days_agree_with_the_oracle_over_years(void)
 {
     static const char *const expressions[] = {
         "0 0 29 2 *", "0 12 31 * *",   "0 0 29 2 1",      "0 0 13 * 5",    "30 6 */2 * 1-5",
@@ -396,7 +396,7 @@ void test_days_by_their_position_in_the_month_are_found(void)
           "2026-01-30 00:00:00 +00:00, 2026-02-27 00:00:00 +00:00, 2026-03-27 00:00:00 +00:00");
 }
 
-void test_every_keeps_its_phase(void)
+void test_an_interval_keeps_its_phase(void)
 {
     TEST_ASSERT_EQUAL_STRING("2026-01-01 00:01:30+00",
                              pgtemp_value("SELECT pgwork.cron_next('@every 90s', 'UTC', "
@@ -585,6 +585,6 @@ void test_times_end_before_those_of_the_server(void)
     TEST_ASSERT_EQUAL_INT64(
         100, pgtemp_number("SELECT count(DISTINCT at) FROM pgwork.cron_times('0 0 29 2 */7', "
                            "'UTC', 100, '9999-12-31 UTC')"));
-    refused("beyond the year 30000",
+    refused("after the year 30000",
             "SELECT * FROM pgwork.cron_times('0 0 29 2 */7', 'UTC', 10000, '9999-12-31 UTC')");
 }

@@ -1,4 +1,5 @@
-/* doctor: each illness is found, named, and comes with a cure. */
+/* doctor: each problem is found and named, with advice. Longer than 600 lines: one test for each
+ * finding of the doctor. */
 #include "unity.h"
 #include "pgw_all.h"
 #include "pgtemp.h"
@@ -53,7 +54,7 @@ static const sheet *visit(pgw *handle)
     return &s;
 }
 
-void test_a_server_in_order(void)
+void test_the_doctor_finds_nothing_on_a_healthy_server(void)
 {
     const sheet *s;
 
@@ -277,7 +278,7 @@ void test_schedules_are_named_so_that_a_shell_can_take_it(void)
     ASSERT_ST(PGW_OK, pgw_cron_drop(h, "daily report"), h);
 }
 
-void test_jobs_that_nobody_claims(void)
+void test_the_doctor_names_jobs_that_nobody_claims(void)
 {
     it_enqueue(h, "left", NULL);
     ASSERT_HAS("good queues: ", visit(h)->text);
@@ -571,7 +572,7 @@ void test_a_queue_of_notifications_that_fills_is_reported(void)
                found_in(PGW__SQL_DOCTOR_SERVER, view, "SELECT 0.9", word));
 }
 
-void test_without_a_schema(void)
+void test_the_doctor_reports_a_missing_schema(void)
 {
     static const char *const pairs[] = {"schema", "nowhere", "schema.check", "off", NULL};
     pgw *other = it_open_with(pairs);

@@ -1,6 +1,6 @@
-/* A worker to which things happen: rows that others have locked, triggers that raise errors, a full
- * disk, no second connection, a server that is read-only or hangs up. What can be done is done
- * meanwhile, once. */
+/* Faults around a worker: locked rows, triggers that raise errors, a full disk, no second
+ * connection, a server that is read-only or closes connections. The worker does all other jobs
+ * meanwhile, each once. */
 #include "unity.h"
 #include "pgw_all.h"
 #include "pgtemp.h"
@@ -21,7 +21,7 @@ void tearDown(void)
 /* ---- the connection that extends leases ---- */
 
 /* Of a worker's two sessions the one that extends leases is the younger. */
-static void cut_off_the_heart(const char *application_name)
+static void end_heartbeat_session(const char *application_name)
 {
     char sql[300];
 
@@ -43,7 +43,7 @@ void test_a_worker_whose_leases_cannot_be_extended_gives_up(void)
     start(until_signalled);
     await(&called, 1);
     pgtemp_exec("INSERT INTO pgwork.migration VALUES (999, 'later', '')");
-    cut_off_the_heart("migrated");
+    end_heartbeat_session("migrated");
     finish(PGW_ESCHEMA);
     /* and says what to do about it */
     TEST_ASSERT_NOT_NULL_MESSAGE(strstr(last_words, "999, this library"), last_words);
@@ -164,7 +164,7 @@ void test_the_connection_that_extends_leases_is_back_before_it_is_needed(void)
     start(until_let_go);
     await(&called, 1);
     pgtemp_exec("ALTER ROLE pgw_it_pair CONNECTION LIMIT 1");
-    cut_off_the_heart("pair");
+    end_heartbeat_session("pair");
     await(&seen, 3); /* it asks again and again */
     nap(500);        /* a claim may have been about to go when it was lost */
     second = only_job();
@@ -200,7 +200,7 @@ TEST_CASE("P0001")
 TEST_CASE("22012") /* as if it were the argument's fault */
 TEST_CASE("23505") /* or a key's */
 TEST_CASE("42501") /* or the role's */
-void test_a_report_that_always_fails_holds_nobody_up(const char *sqlstate)
+void test_a_report_that_always_fails_delays_no_other(const char *sqlstate)
 {
     int64_t id;
     pgw_worker_stats s;
@@ -220,7 +220,7 @@ void test_a_report_that_always_fails_holds_nobody_up(const char *sqlstate)
 }
 
 /* Nor does anything wait for it while the worker works on: a pause would be of a minute. */
-void test_a_report_that_is_refused_costs_nobody_a_pause(void)
+void test_a_refused_report_costs_no_other_a_pause(void)
 {
     pgw_worker_stats s;
     int i;
@@ -347,7 +347,7 @@ static PGconn *lock_first(int n)
 TEST_CASE(1, 1)
 TEST_CASE(4, 1)
 TEST_CASE(6, 4)
-void test_jobs_whose_rows_somebody_has_locked_hold_no_others_up(int n, int locked)
+void test_jobs_whose_rows_are_locked_delay_no_others(int n, int locked)
 {
     PGconn *other;
     int i;

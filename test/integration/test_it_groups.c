@@ -1,4 +1,5 @@
-/* Groups: a limit for each, an order in each, and nobody who waits for ever. */
+/* Groups: a limit and an order for each group, and no job waits for ever. Longer than 600 lines:
+ * all tests use the same three sessions and the same counts of a group. */
 #include "unity.h"
 #include "pgtemp.h"
 #include "sqlkit.h"
@@ -431,22 +432,75 @@ void test_a_cancel_that_rolls_back_leaves_the_job_in_its_place(void)
     TEST_ASSERT_EQUAL_INT64(first, jobs[0].id);
 }
 
-void test_no_job_passes_one_that_is_being_cancelled(void)
+void test_a_cancel_that_stays_open_stops_no_group_with_a_larger_limit(void)
 {
     limit("NULL", 2, "hold");
-    fill(1, 4);
+    fill(1, 5);
     TEST_ASSERT_EQUAL_INT(2, kit_claim(a, "q", 10, jobs));
     kit_do(b, "BEGIN");
     kit_do(b, "SELECT * FROM pgwork.cancel('q', ARRAY(SELECT min(id) FROM pgwork.job WHERE state = "
               "'gated'))");
     for (int i = 0; i < 2; i++)
         TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, "complete", &jobs[i], ""));
-    tick(c);
-    TEST_ASSERT_EQUAL_INT(0, kit_claim(a, "q", 10, jobs));
+    TEST_ASSERT_EQUAL_INT(2, kit_claim(a, "q", 10, jobs + 2));
     kit_do(b, "ROLLBACK");
+    TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, "complete", &jobs[2], ""));
+    TEST_ASSERT_EQUAL_INT(1, kit_claim(a, "q", 10, jobs + 4));
+    TEST_ASSERT_LESS_THAN_INT64(jobs[2].id, jobs[4].id);
+}
+
+void test_a_claim_that_stays_open_keeps_no_place_that_others_free(void)
+{
+    limit("NULL", 3, "hold");
+    fill(1, 6);
+    TEST_ASSERT_EQUAL_INT(2, kit_claim(a, "q", 2, jobs));
+    put(a, "g0"); /* so that the claim that stays open looks at the group */
+    kit_do(b, "BEGIN");
+    TEST_ASSERT_EQUAL_INT(1, kit_claim(b, "q", 10, jobs + 2));
+    TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, "complete", &jobs[0], ""));
+    TEST_ASSERT_EQUAL_INT(1, kit_claim(a, "q", 10, jobs + 3));
+    TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, "complete", &jobs[3], ""));
+    TEST_ASSERT_EQUAL_INT(1, kit_claim(a, "q", 10, jobs + 4));
+    kit_do(b, "ROLLBACK");
+    TEST_ASSERT_EQUAL_INT(1, kit_claim(c, "q", 10, jobs + 5));
+    TEST_ASSERT_EQUAL_INT64(jobs[2].id, jobs[5].id);
+}
+
+/* Completes jobs[0], and claims the next of its group in jobs[0]. */
+static void go_on(int times)
+{
+    for (int i = 0; i < times; i++) {
+        TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, "complete", &jobs[0], ""));
+        TEST_ASSERT_EQUAL_INT(1, kit_claim(a, "q", 1, jobs));
+    }
+}
+
+void test_a_place_that_goes_from_job_to_job_misses_no_late_and_no_urgent_one(void)
+{
+    long long late, urgent;
+
+    put(a, "g0");
+    TEST_ASSERT_EQUAL_INT(1, kit_claim(a, "q", 1, jobs));
+    kit_do(b, "BEGIN");
+    late = kit_number(
+        b, "SELECT (pgwork.enqueue('q', '{}', grp => 'g0', priority => 5)).id"); /* the lowest
+                                                                                    position */
+    kit_do(a, "SELECT count(*) FROM pgwork.enqueue_many('q', array_fill('1'::jsonb, ARRAY[250]), "
+              "grps => '{g0}', "
+              "priorities => '{5}')");
+    go_on(120);
+    kit_do(b, "COMMIT");
+    tick(c); /* which takes up what the commit says while the group is full */
+    go_on(1);
+    TEST_ASSERT_EQUAL_INT64(late, jobs[0].id);
+    go_on(60);
+    urgent = kit_number(c, "SELECT (pgwork.enqueue('q', '{}', grp => 'g0')).id");
     tick(c);
-    TEST_ASSERT_EQUAL_INT(2, kit_claim(a, "q", 10, jobs));
-    TEST_ASSERT_LESS_THAN_INT64(jobs[1].id, jobs[0].id);
+    go_on(1);
+    TEST_ASSERT_EQUAL_INT64(urgent, jobs[0].id);
+    go_on(70);
+    TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, "complete", &jobs[0], ""));
+    TEST_ASSERT_EQUAL_INT(0, kit_claim(a, "q", 1, jobs));
 }
 
 void test_a_late_commit_goes_in_front_of_younger_jobs(void)
@@ -541,7 +595,7 @@ void test_the_last_of_thousands_of_groups_gets_its_turn(void)
 
 void test_bad_limits_and_names_are_refused_by_name(void)
 {
-    kit_refused(a, "PW001", "group_limit|0|1 .. 10000", "SELECT pgwork.group_set('q', 'g', 0)");
+    kit_refused(a, "PW001", "group_limit|0|1..10000", "SELECT pgwork.group_set('q', 'g', 0)");
     kit_refused(a, "PW001", "group_limit|-1", "SELECT pgwork.group_set('q', NULL, -1)");
     kit_refused(a, "PW001", "group_limit|10001", "SELECT pgwork.group_set('q', NULL, 10001)");
     kit_refused(a, "PW001", "group_retry|wait|hold, pass or block",

@@ -1,4 +1,5 @@
-/* Handles: opened, attached, forked, and in the caller's event loop. */
+/* Handles: opened, attached, forked, and in an event loop of the caller. Longer than 600 lines: all
+ * of handles in one program, since each program costs a build and a migration. */
 #include "unity.h"
 #include "callkit.h"
 #include "pgw_all.h"
@@ -376,7 +377,7 @@ void test_attached_needs_utf8(void)
     TEST_ASSERT_EQUAL(PGW_OK, run("SELECT 1", 0));
 }
 
-void test_attached_deadline_and_death(void)
+void test_a_deadline_keeps_an_attached_connection_and_its_death_is_reported(void)
 {
     attach();
     pgw_set_timeout(h, 200);
@@ -504,7 +505,7 @@ void test_async_failure_at_once_is_not_delivered(void)
     TEST_ASSERT_FALSE(pgw__pq_armed(h));
 }
 
-void test_async_prepares_and_answers(void)
+void test_an_async_call_is_prepared_and_answered(void)
 {
     int64_t n = 0, *out = &n;
     pgw__call call = {

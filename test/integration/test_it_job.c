@@ -1,5 +1,6 @@
-/* job: every verb and every outcome on a real server; whose transaction it is; what a late holder
- * may do. */
+/* job: every verb and every outcome on a real server, transactions of the caller, and late holders.
+ * Longer than 600 lines: all verbs on jobs use the same small fixtures, and each program costs a
+ * build and a migration. */
 #include "unity.h"
 #include "callkit.h"
 #include "pgw_all.h"
@@ -256,7 +257,7 @@ static int64_t in_a_year(void)
     return pgtemp_number("SELECT extract(epoch FROM now() + interval '1 year')::bigint * 1000000");
 }
 
-void test_a_delayed_job_waits(void)
+void test_a_delayed_job_is_not_claimed_before_its_time(void)
 {
     pgw_job_spec job = PGW_JOB_SPEC_INIT;
     pgw_batch *batch;
@@ -275,7 +276,7 @@ void test_a_delayed_job_waits(void)
     it_claim_one(h, "later");
 }
 
-void test_many_mix_what_they_like(void)
+void test_jobs_of_one_call_may_have_different_settings(void)
 {
     pgw_job_spec jobs[4] = {PGW_JOB_SPEC_INIT, PGW_JOB_SPEC_INIT, PGW_JOB_SPEC_INIT,
                             PGW_JOB_SPEC_INIT};
@@ -1211,7 +1212,7 @@ static const char *written(void)
 
 /* Claims and extends do not wait for the disk, once prepared and when they are being prepared; what
  * finishes a job does, also when it claims in the same call. */
-void test_relaxed_claims(void)
+void test_a_relaxed_claim_and_its_completion_work(void)
 {
     static const char *const pairs[] = {"durability", "relaxed", NULL};
     static const char *const queues[] = {"relaxed"};

@@ -1,5 +1,4 @@
-/* Handlers by kind, timeouts of jobs, unlimited attempts and the retention of dead letters, with a
- * real server. */
+/* Handlers by kind, timeouts of jobs, unlimited attempts, and the retention of dead letters. */
 #include "unity.h"
 #include "pgw_all.h"
 #include "pgtemp.h"
@@ -130,7 +129,7 @@ void test_no_more_jobs_of_a_kind_run_at_once_than_its_limit_says(void)
     all_of_a_limited_kind(2, 20, 60);
 }
 
-void test_so_it_is_with_jobs_that_take_no_time(void)
+void test_jobs_that_take_no_time_of_a_limited_kind_are_all_done(void)
 {
     all_of_a_limited_kind(1, 1, 150);
 }
@@ -202,7 +201,7 @@ void test_attempts_are_limited_by_a_number_or_not_at_all(void)
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         jobs[0].max_attempts = q.max_attempts = bad[i];
         TEST_ASSERT_EQUAL_INT(PGW_EINVAL, pgw_enqueue(h, queue, &jobs[0], NULL));
-        TEST_ASSERT_NOT_NULL(strstr(pgw_error_message(h), "1 .. 1000, PGW_UNLIMITED"));
+        TEST_ASSERT_NOT_NULL(strstr(pgw_error_message(h), "1..1000, PGW_UNLIMITED"));
         TEST_ASSERT_EQUAL_INT(PGW_EINVAL, pgw_queue_set(h, queue, &q));
     }
     jobs[0].max_attempts = PGW_UNLIMITED, jobs[2].max_attempts = 7; /* 1: as the queue says */

@@ -1,4 +1,4 @@
-/* load: fifty thousand jobs by COPY and by batches, all there or none. */
+/* load: fifty thousand jobs by COPY and by batches, all or none. */
 #include "unity.h"
 #include "pgw_all.h"
 #include "pgtemp.h"
@@ -89,7 +89,7 @@ static void check_many(const char *queue)
     TEST_ASSERT_EQUAL_STRING_MESSAGE("6562 6562 6562", pgtemp_value(text), "known to the reaper");
 }
 
-void test_fifty_thousand_by_copy(void)
+void test_fifty_thousand_jobs_are_loaded_by_copy(void)
 {
     pgw_load *load;
     int64_t added;

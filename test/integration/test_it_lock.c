@@ -1,5 +1,6 @@
-/* Named locks with real sessions and real processes: who holds, who waits, what is lost and how one
- * learns it. */
+/* Named locks with real sessions and processes: holders, waiters, and how a lost lock is noticed.
+ * Longer than 600 lines: all of named locks in one program, since each program costs a build and a
+ * migration. */
 #include "unity.h"
 #include "callkit.h"
 #include "pgw_all.h"
@@ -224,7 +225,7 @@ void test_any_text_of_up_to_255_bytes_is_a_name(void)
     refused(h, PGW_EINVAL, "", PGW_LOCK_EXCLUSIVE, 0);
     refused(h, PGW_EINVAL, NULL, PGW_LOCK_EXCLUSIVE, 0);
     refused(h, PGW_EINVAL, "\xff\xfe", PGW_LOCK_EXCLUSIVE, 0);
-    TEST_ASSERT_EQUAL_STRING("argument `name` is not UTF-8: allowed is UTF-8 of 1 to 255 bytes",
+    TEST_ASSERT_EQUAL_STRING("argument `name` is not UTF-8: expected UTF-8 of 1 to 255 bytes",
                              pgw_error_message(h));
     refused(h, PGW_EINVAL, "x", (pgw_lock_mode)2, 0);
     refused(h, PGW_EINVAL, "x", PGW_LOCK_EXCLUSIVE, -2);

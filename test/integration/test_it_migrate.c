@@ -1,5 +1,5 @@
-/* migrate: from nothing to the schema, once, whoever else does it too; and every statement fits it.
- */
+/* migrate: from an empty database to the schema, once, also with several migrators; every statement
+ * fits it. */
 #include "unity.h"
 #include "pgw_all.h"
 #include "pgtemp.h"
@@ -216,14 +216,14 @@ void test_a_role_that_may_not_create_is_reported(void)
 }
 
 /* What to do about it stands in the hint. */
-void test_a_schema_of_somebody_elses_is_left_alone(void)
+void test_a_schema_of_another_owner_is_left_alone(void)
 {
     pgw *h = open_schema("taken");
 
     pgtemp_exec("DROP ROLE IF EXISTS pgw_it_other; CREATE ROLE pgw_it_other; "
                 "CREATE SCHEMA taken AUTHORIZATION pgw_it_other");
     ASSERT_ST(PGW_ESCHEMA, pgw_migrate_up(h, NULL), h);
-    ASSERT_HAS("belongs to somebody else", pgw_error_message(h));
+    ASSERT_HAS("belongs to another role", pgw_error_message(h));
     ASSERT_HAS("migrate as its owner", pgw_error_hint(h));
     TEST_ASSERT_EQUAL_INT(0, look(h).applied);
     pgw_close(h);

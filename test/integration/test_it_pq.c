@@ -1,5 +1,6 @@
-/* The machine against a real server: parameters and rows, transactions, COPY, waiting,
- * reconnecting, memory. */
+/* The module pq on a real server: parameters, rows, transactions, COPY, waits, reconnects, memory.
+ * Longer than 600 lines: all of the module pq in one program, since each program costs a build and
+ * a migration. */
 #include "unity.h"
 #include "pgw_all.h"
 #include "pgtemp.h"
@@ -252,14 +253,12 @@ void test_refusals_are_composed_without_surprises(void)
 {
     char text[200];
 
-    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw__pq_refuse_int(h, "max", -1, "1 .. 10000"));
-    TEST_ASSERT_EQUAL_STRING("argument `max` is -1: allowed is 1 .. 10000",
-                             pgw__pq_error_message(h));
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw__pq_refuse_int(h, "max", -1, "1..10000"));
+    TEST_ASSERT_EQUAL_STRING("argument `max` is -1: expected 1..10000", pgw__pq_error_message(h));
     pgw__pq_refuse(h, "queue", NULL, "a name");
-    TEST_ASSERT_EQUAL_STRING("argument `queue` is NULL: allowed is a name",
-                             pgw__pq_error_message(h));
+    TEST_ASSERT_EQUAL_STRING("argument `queue` is NULL: expected a name", pgw__pq_error_message(h));
     pgw__pq_refuse(h, "queue", "a\033[2Jb", "a name");
-    TEST_ASSERT_EQUAL_STRING("argument `queue` is \"a\\x1b[2Jb\": allowed is a name",
+    TEST_ASSERT_EQUAL_STRING("argument `queue` is \"a\\x1b[2Jb\": expected a name",
                              pgw__pq_error_message(h));
     memset(text, 'x', sizeof(text));
     text[199] = '\0';
@@ -268,7 +267,7 @@ void test_refusals_are_composed_without_surprises(void)
     text[63] = '\0';
     TEST_ASSERT_NOT_NULL(strstr(pgw__pq_error_message(h), text));
     TEST_ASSERT_NULL(strstr(pgw__pq_error_message(h), "\xc3"));
-    TEST_ASSERT_NOT_NULL(strstr(pgw__pq_error_message(h), "\"...: allowed"));
+    TEST_ASSERT_NOT_NULL(strstr(pgw__pq_error_message(h), "\"...: expected"));
     TEST_ASSERT_EQUAL(PGW_EPAUSED, pgw__pq_fail(h, PGW_EPAUSED, NULL, NULL));
     TEST_ASSERT_EQUAL(PGW_EPAUSED, pgw__pq_error_status(h));
 }
@@ -283,14 +282,14 @@ void test_a_read_only_server_is_left(void)
     TEST_ASSERT_EQUAL_INT64(2, pgw__pq_epoch(h));
 }
 
-void test_a_transaction_that_nobody_began_does_not_stay(void)
+void test_an_unexpected_transaction_does_not_stay(void)
 {
     TEST_ASSERT_EQUAL(PGW_EPROTO, run("BEGIN", 0));
     TEST_ASSERT_EQUAL_INT64(1, number("SELECT 1"));
     TEST_ASSERT_EQUAL_INT64(2, pgw__pq_epoch(h));
 }
 
-void test_a_copy_that_nobody_asked_for_does_not_stay(void)
+void test_an_unexpected_copy_does_not_stay(void)
 {
     TEST_ASSERT_EQUAL(PGW_EPROTO, run("COPY public.t FROM STDIN", 0));
     TEST_ASSERT_EQUAL(PGW_EPROTO, run("COPY public.t TO STDOUT", 0));
@@ -379,7 +378,7 @@ static void copy_rows(int from, int count, pgw_status expected)
     }
 }
 
-void test_copy_in_pieces(void)
+void test_a_copy_is_sent_in_pieces(void)
 {
     TEST_ASSERT_EQUAL(PGW_OK,
                       pgw__pq_copy_begin(h, "load", "COPY public.t FROM STDIN (FORMAT binary)"));
@@ -419,7 +418,7 @@ void test_copy_refused_by_the_server(void)
     TEST_ASSERT_EQUAL_INT64(1, number("SELECT 1"));
 }
 
-void test_copy_inside_a_transaction(void)
+void test_a_copy_is_part_of_its_transaction(void)
 {
     TEST_ASSERT_EQUAL(PGW_OK, pgw__pq_begin(h));
     TEST_ASSERT_EQUAL(PGW_OK,

@@ -1,4 +1,4 @@
-/* queue, reap: settings that take effect, switches that switch, counts that count. */
+/* queue, reap: settings, switches and counts of queues. */
 #include "unity.h"
 #include "callkit.h"
 #include "pgw_all.h"
@@ -114,7 +114,7 @@ void test_pause_stops_claims_and_drain_stops_enqueues(void)
     it_enqueue(h, "shut", "3");
 }
 
-void test_depth_purge_and_drop(void)
+void test_jobs_are_counted_purged_and_dropped_with_their_queue(void)
 {
     pgw_job_spec later = PGW_JOB_SPEC_INIT;
     pgw_depth d = PGW_DEPTH_INIT;
@@ -212,7 +212,7 @@ void test_each_in_a_schema_without_queues_is_empty(void)
 
 /* ---- reap ---- */
 
-void test_a_tick_takes_expired_leases_back_and_brings_delayed_jobs_in(void)
+void test_a_tick_requeues_expired_leases_and_makes_delayed_jobs_ready(void)
 {
     pgw_reap_stats stats = PGW_REAP_STATS_INIT;
     pgw_queue_opts o = PGW_QUEUE_OPTS_INIT;

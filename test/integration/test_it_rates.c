@@ -1,5 +1,6 @@
-/* Rates and holds: a rate is never exceeded by more than its burst over any window, whatever
- * happens to those who take; a held queue gives no jobs, and is open again afterwards. */
+/* Rates and holds: no window has more takes than the rate and its burst allow, even if takers die.
+ * A held queue gives no jobs until the hold ends. Longer than 600 lines: rates and holds are two
+ * answers to the limit of an API, with the same sessions. */
 #include "unity.h"
 #include "pgw_all.h"
 #include "itpgw.h"
@@ -112,7 +113,7 @@ void test_a_take_under_an_old_snapshot_does_not_use_an_old_rate(void)
     kit_do(a, "ROLLBACK");
 }
 
-void test_a_take_of_a_killed_session_stays_taken_and_blocks_nobody(void)
+void test_a_take_of_a_killed_session_stays_taken_and_blocks_no_other(void)
 {
     PGconn *victim = kit_open();
 
@@ -175,7 +176,7 @@ void test_a_rate_that_open_transactions_use_is_not_dropped(void)
     make_slow("r", 3);
     kit_do(b, "BEGIN");
     TEST_ASSERT_EQUAL_INT64(0, take(b, "r", 1));
-    kit_refused(a, "PW006", "stays open", "SELECT pgwork.rate_drop('r')");
+    kit_refused(a, "PW006", "open transaction", "SELECT pgwork.rate_drop('r')");
     TEST_ASSERT_EQUAL_INT64(0, take(a, "r", 1));
     kit_do(b, "ROLLBACK");
     kit_do(a, "BEGIN; SELECT pgwork.rate_drop('r')");
@@ -191,7 +192,7 @@ void test_bad_arguments_are_named(void)
     } bad[] = {{"argument n|\"0\"", "rate_set('x', 0, 1000)"},
                {"argument n|-1", "rate_set('x', -1, 1000)"},
                {"argument n|1000001", "rate_set('x', 1000001, 1000)"},
-               {"argument n|millisecond", "rate_set('x', 5000, 1)"},
+               {"argument n|1000 * per_ms", "rate_set('x', 5000, 1)"},
                {"argument per_ms|\"0\"", "rate_set('x', 1, 0)"},
                {"argument per_ms|NULL", "rate_set('x', 1, NULL)"},
                {"argument burst|\"0\"", "rate_set('x', 1, 1000, 0)"},
@@ -206,7 +207,7 @@ void test_bad_arguments_are_named(void)
     make_slow("r", 2);
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
         kit_refused(a, "PW001", bad[i].words, "SELECT pgwork.%s", bad[i].call);
-    kit_refused(a, "PW002", "at most 2|not 3", "SELECT pgwork.rate_take('r', 3)");
+    kit_refused(a, "PW002", "burst 2|cannot take 3", "SELECT pgwork.rate_take('r', 3)");
     TEST_ASSERT_EQUAL_INT64(2, left_of("r"));
 }
 
@@ -430,7 +431,7 @@ static void note(pgw *handle, pgw_status st, void *arg)
     *(pgw_status *)arg = st;
 }
 
-void test_a_take_without_blocking(void)
+void test_a_take_works_without_blocking(void)
 {
     int64_t wait_ms = 0;
 
@@ -730,7 +731,7 @@ static pgw_status hold_queue(int64_t for_ms, int64_t until_us)
     return pgw_queue_hold(h, "q", &o);
 }
 
-void test_holds_in_c(void)
+void test_a_holder_holds_its_queue_in_c(void)
 {
     char text[80];
     pgw_ref ref;
@@ -764,7 +765,7 @@ static pgw_verdict told_to_wait(pgw_task *task, void *stop)
     return PGW_VERDICT_HOLD;
 }
 
-void test_a_handler_that_is_told_to_wait_holds_its_queue(void)
+void test_a_handler_that_must_wait_holds_its_queue(void)
 {
     static const char *const queues[] = {"q"};
     static const char *const pairs[] = {

@@ -1,4 +1,4 @@
-/* The reaper's loop on a real server. */
+/* The loop of the reaper on a real server. */
 #include "unity.h"
 #include "pgw_all.h"
 #include "pgtemp.h"

@@ -1,5 +1,6 @@
-/* One test for each rule of the connection: what libpq, a server, a network or a pooler were seen
- * to do. */
+/* One test for each rule of the connection (doc/rules.md): behaviour that was seen of libpq, a
+ * server, a network or a pooler. Longer than 600 lines: one test for each rule of doc/rules.md, in
+ * the order of that page. */
 #include "unity.h"
 #include "pgw_all.h"
 #include "childkit.h"
@@ -916,7 +917,7 @@ void test_R20_a_write_into_a_hole_is_bounded(void)
 
 /* ---- statements ---- */
 
-void test_R23_a_stale_plan_is_made_anew(void)
+void test_R23_a_stale_plan_is_prepared_again(void)
 {
     pgw__call call = {.sql = PGW__SQL_HANDLE_VERSION, .read = read_text};
 

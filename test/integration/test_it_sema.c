@@ -1,5 +1,5 @@
-/* Semaphores with real sessions and real processes: never more out than there are, whatever
- * happens. */
+/* Semaphores with real sessions and processes: never more permits are taken than exist. Longer than
+ * 600 lines: all of semaphores in one program, since each program costs a build and a migration. */
 #include "unity.h"
 #include "pgw_all.h"
 #include "oom.h"
@@ -1382,7 +1382,7 @@ void test_without_memory_nothing_is_out(void)
 }
 
 /* The limit is that of the last call; none is none. */
-void test_patience_is_what_the_last_call_says(void)
+void test_the_last_call_sets_the_patience(void)
 {
     static const char *const said[][2] = {
         {", 5000", "5s"}, {"", "0"}, {", 7000", "7s"}, {", NULL", "0"}};
@@ -1480,7 +1480,7 @@ void test_a_call_that_is_held_up_does_not_pass_the_head_of_the_queue(void)
 }
 
 /* In plain SQL: who says that it is at the head of the queue has to be there. */
-void test_a_turn_that_one_does_not_have_is_not_believed(void)
+void test_a_turn_that_the_session_does_not_have_is_not_trusted(void)
 {
     static const char wait[] =
         "SELECT count(token) FROM pgwork.sema_wait('heads', 1, 60000, NULL, false, 0, true)";
@@ -1505,7 +1505,7 @@ void test_a_turn_that_one_does_not_have_is_not_believed(void)
 }
 
 /* It is held once, however often one comes without a word of it, or it would outlast the grant. */
-void test_a_turn_that_one_does_not_speak_of_is_not_kept(void)
+void test_a_turn_that_the_call_does_not_mention_is_not_kept(void)
 {
     static const char wait[] =
         "SELECT count(token) FROM pgwork.sema_wait('twice', 1, 60000, NULL, false, 0, false)";

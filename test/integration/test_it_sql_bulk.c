@@ -1,5 +1,5 @@
-/* Filters and bulk operations: what they change, what they leave alone, and that no job is lost or
- * doubled while others claim. */
+/* Filters and bulk operations: which jobs they change, and that no job is lost or doubled beside
+ * claims. */
 #include "unity.h"
 #include "pgtemp.h"
 #include "sqlkit.h"
@@ -69,7 +69,7 @@ void test_leased_jobs_stay_and_their_holders_can_finish_them(void)
     TEST_ASSERT_EQUAL_STRING("ok", kit_say(b, "complete", &job, ""));
 }
 
-void test_jobs_that_somebody_holds_are_passed_over_and_not_waited_for(void)
+void test_jobs_that_another_session_locks_are_skipped_without_a_wait(void)
 {
     fill(10);
     kit_do(b, "BEGIN; SELECT count(*) FROM pgwork.claim('{q}', 3, 'w')");

@@ -1,4 +1,4 @@
-/* Claims: who gets which job, in which order, and never twice. */
+/* Claims: which holder gets which job, in which order, and never two at a time. */
 #include "unity.h"
 #include "pgtemp.h"
 #include "sqlkit.h"

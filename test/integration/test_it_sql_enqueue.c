@@ -1,4 +1,5 @@
-/* Enqueue: all or nothing, unique keys, operation ids, times, and what is refused. */
+/* Enqueue: all or nothing, unique keys, operation ids, times, and refusals. Longer than 600 lines:
+ * every argument of enqueue() and enqueue_many() is refused or accepted in one place. */
 #include "unity.h"
 #include "pgtemp.h"
 #include "sqlkit.h"
@@ -492,7 +493,7 @@ void test_many_with_one_key_make_one_job(void)
     TEST_ASSERT_EQUAL_STRING("3 0 0 0 0", kit_places(a, "q"));
 }
 
-void test_many_at_different_times(void)
+void test_jobs_of_one_call_may_have_different_times(void)
 {
     kit_do(a, "SELECT pgwork.enqueue_many('q', '{1,2,3}', delays_ms => '{60000,NULL,0}')");
     TEST_ASSERT_EQUAL_STRING("2 0 1 0 0", kit_places(a, "q"));
@@ -508,22 +509,23 @@ void test_one_bad_element_refuses_all(void)
     static const struct {
         const char *words, *more;
     } bad[] = {
-        {"priority|10|0 (first) .. 9|It is number 2 of this call.", "priorities => '{0,10}'"},
-        {"priority|-1|It is number 1 of this call.", "priorities => '{-1}'"},
-        {"kind|255 bytes|It is number 2 ", "kinds => ARRAY['', repeat('x', 256)]"},
-        {"max_attempts|1001|1 .. 1000|number 2 ", "max_attempts => '{1,1001}'"},
-        {"lease_ms|99|100 .. 86400000|number 2 ", "leases_ms => '{100,99}'"},
+        {"priority|10|0..9 (0 comes first)|This is element 2 of the call.",
+         "priorities => '{0,10}'"},
+        {"priority|-1|This is element 1 of the call.", "priorities => '{-1}'"},
+        {"kind|255 bytes|This is element 2 ", "kinds => ARRAY['', repeat('x', 256)]"},
+        {"max_attempts|1001|1..1000|element 2 ", "max_attempts => '{1,1001}'"},
+        {"lease_ms|99|100..86400000|element 2 ", "leases_ms => '{100,99}'"},
         {"tags|not an array|{a,b}", "tags => '{x}'"},
-        {"tags|33|up to 32|number 2 ",
+        {"tags|33|at most 32|element 2 ",
          "tags => ARRAY['{a}', array_fill('t'::text, ARRAY[33])::text]"},
-        {"key|1 to 255 bytes|number 2 ", "keys => ARRAY['a', '']"},
-        {"kind|control characters|number 2 ", "kinds => ARRAY['a', E'b\\n']"},
-        {"meta|number|object|number 2 ", "metas => '{\"{}\",1}'"},
-        {"grp|1 to 255 bytes|number 1 ", "grps => '{\"\"}'"},
-        {"key|1 to 255 bytes|number 2 ", "keys => ARRAY['a', repeat('x', 256)]"},
-        {"delay_ms|-1|0 ..|number 2 ", "delays_ms => '{0,-1}'"},
-        {"delay_ms|-1|0 ..|number 2 ", "delays_ms => '{0,-1}', keys => '{a,b}'"},
-        {"run_at|infinity|a time up to|ten years|number 2 ", "run_ats => '{now,infinity}'"},
+        {"key|1 to 255 bytes|element 2 ", "keys => ARRAY['a', '']"},
+        {"kind|control characters|element 2 ", "kinds => ARRAY['a', E'b\\n']"},
+        {"meta|number|object|element 2 ", "metas => '{\"{}\",1}'"},
+        {"grp|1 to 255 bytes|element 1 ", "grps => '{\"\"}'"},
+        {"key|1 to 255 bytes|element 2 ", "keys => ARRAY['a', repeat('x', 256)]"},
+        {"delay_ms|-1|0..|element 2 ", "delays_ms => '{0,-1}'"},
+        {"delay_ms|-1|0..|element 2 ", "delays_ms => '{0,-1}', keys => '{a,b}'"},
+        {"run_at|infinity|a time up to|ten years|element 2 ", "run_ats => '{now,infinity}'"},
         {"kinds|3 elements|2 elements", "kinds => '{a,b,c}'"},
         {"keys|0 elements|2 elements", "keys => '{}'"},
         {"bodies|3 elements", "bodies => '{a,b,c}'"},
@@ -535,7 +537,7 @@ void test_one_bad_element_refuses_all(void)
         kit_refused(a, "PW001", bad[i].words,
                     "SELECT pgwork.enqueue_many('q', '{1,2}', op => " OP ", %s)", bad[i].more);
     TEST_ASSERT_EQUAL_INT64(0, rows_of_all_tables());
-    kit_refused(a, "PW005", "unique key|number 2 ",
+    kit_refused(a, "PW005", "unique key|element 2 ",
                 "SELECT pgwork.enqueue_many('q', '{1,2}', keys => '{a,a}', key_policy => 'error')");
     TEST_ASSERT_EQUAL_INT64(0, rows_of_all_tables());
 }
@@ -648,7 +650,7 @@ void test_an_argument_out_of_range_is_named_with_the_allowed_values(void)
         {"PW001", "priority|10", "'q', priority => 10"},
         {"PW001", "priority|-2147483648", "'q', priority => -2147483648"},
         {"PW001", "kind|255", "'q', kind => repeat('k', 256)"},
-        {"PW001", "tags|33 tags|up to 32", "'q', tags => array_fill('t'::text, ARRAY[33])"},
+        {"PW001", "tags|33 tags|at most 32", "'q', tags => array_fill('t'::text, ARRAY[33])"},
         {"PW001", "tags|255 bytes", "'q', tags => ARRAY[repeat('t', 256)]"},
         {"PW001", "key|\"\"|1 to 255 bytes", "'q', key => ''"},
         {"PW001", "key|1 to 255 bytes", "'q', key => repeat('k', 256)"},
@@ -690,11 +692,11 @@ void test_no_more_queues_are_made_than_the_setting_allows(void)
 {
     kit_do(a, "SELECT pgwork.setting('max_queues', '2'); SELECT pgwork.queue_create('q'); SELECT "
               "pgwork.enqueue('r')");
-    kit_refused(a, "PW002", "queue \"one\" is one too many|at most 2",
+    kit_refused(a, "PW002", "cannot create queue \"one\"|at most 2",
                 "SELECT pgwork.queue_create('one')");
-    kit_refused(a, "PW002", "queue \"one\" is one too many|at most 2",
+    kit_refused(a, "PW002", "cannot create queue \"one\"|at most 2",
                 "SELECT pgwork.enqueue('one')");
-    kit_refused(a, "PW002", "queue \"one\" is one too many",
+    kit_refused(a, "PW002", "cannot create queue \"one\"",
                 "SELECT count(*) FROM pgwork.enqueue_many('one', '{1}')");
     kit_do(a, "SELECT pgwork.queue_create('q', 5000); SELECT pgwork.enqueue('r')");
     kit_do(a, "SELECT pgwork.queue_drop('q'); SELECT pgwork.enqueue('one')");
@@ -707,14 +709,14 @@ void test_a_call_of_many_stores_at_most_256_mb(void)
     static const struct {
         const char *words, *call;
     } bad[] = {
-        {"60 jobs are 3145|a call takes at most 268435456",
+        {"60 jobs have 3145|a call accepts at most 268435456",
          "array_fill('1'::jsonb, ARRAY[60]), bodies => ARRAY[convert_to(repeat('x', 5242880), "
          "'UTF8')]"},
-        {"10000 jobs are 5", "array_fill('1'::jsonb, ARRAY[10000]), metas => "
-                             "ARRAY[jsonb_build_object('a', repeat('x', 50000))]"},
-        {"10000 jobs are ", "array_fill('1'::jsonb, ARRAY[10000]), tags => "
-                            "ARRAY[array_fill(repeat('t', 250), ARRAY[200])::text]"},
-        {"20 jobs are ", "array_fill(to_jsonb(repeat('x', 15000000)), ARRAY[20])"},
+        {"10000 jobs have 5", "array_fill('1'::jsonb, ARRAY[10000]), metas => "
+                              "ARRAY[jsonb_build_object('a', repeat('x', 50000))]"},
+        {"10000 jobs have ", "array_fill('1'::jsonb, ARRAY[10000]), tags => "
+                             "ARRAY[array_fill(repeat('t', 250), ARRAY[200])::text]"},
+        {"20 jobs have ", "array_fill(to_jsonb(repeat('x', 15000000)), ARRAY[20])"},
     };
 
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
@@ -754,7 +756,7 @@ void test_the_limits_of_a_plain_job_are_the_same(void)
     TEST_ASSERT_EQUAL_INT64(3, kit_number(a, "SELECT count(*) FROM pgwork.job"
                                              " WHERE priority = 0 AND kind = ''"));
     for (size_t i = 0; i < sizeof(priorities) / sizeof(priorities[0]); i++)
-        kit_refused(a, "PW001", "priority|0 (first) .. 9",
+        kit_refused(a, "PW001", "priority|0..9 (0 comes first)",
                     "SELECT pgwork.enqueue('q', priority => %s)", priorities[i]);
     kit_do(a, "SELECT pgwork.enqueue('q', kind => repeat('k', 255))");
     kit_refused(a, "PW001", "kind|255", "SELECT pgwork.enqueue('q', kind => repeat('k', 256))");
@@ -769,7 +771,7 @@ void test_the_limits_of_a_plain_job_are_the_same(void)
                 "SELECT pgwork.enqueue('q', to_jsonb(repeat('x', 48)), body => "
                 "convert_to(repeat('x', 41), 'UTF8'))");
     kit_do(a, "SELECT pgwork.enqueue_many('q', array_fill(to_jsonb(repeat('x', 88)), '{50}'))");
-    kit_refused(a, "PW002", "100|number 2 ",
+    kit_refused(a, "PW002", "100|element 2 ",
                 "SELECT pgwork.enqueue_many('q', ARRAY['1', to_jsonb(repeat('x', 200))])");
     TEST_ASSERT_EQUAL_STRING("74 0 0 0 0", kit_places(a, "q"));
 }
@@ -823,7 +825,7 @@ void test_arrays_of_other_shapes_are_refused(void)
     TEST_ASSERT_EQUAL_INT64(0, rows_of_all_tables());
 }
 
-void test_unknown_and_draining_queues(void)
+void test_an_enqueue_into_a_missing_or_drained_queue_is_refused(void)
 {
     kit_do(a, "SELECT pgwork.setting('implicit_queues', 'off')");
     kit_refused(a, "PW003", "no queue \"q\"", "SELECT pgwork.enqueue('q')");
@@ -910,7 +912,7 @@ void test_a_batch_that_replaces_and_a_cancel_do_not_deadlock(void)
 }
 
 /* What is to be replaced has moved, and waits again; but the key belongs to nobody any more. */
-void test_a_job_that_is_new_at_the_second_try_is_called_so(void)
+void test_a_job_that_is_new_at_the_second_try_is_reported_as_new(void)
 {
     PGconn *c = kit_open();
     long long first, second;

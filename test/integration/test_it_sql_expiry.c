@@ -1,5 +1,5 @@
-/* Expiry: what is not started in time is never started, wherever it waits. Debounce, and what a
- * second enqueue of a unique key replaces. */
+/* Expiry: an expired job never starts, in any state. Debounce, and what a second enqueue of a
+ * unique key replaces. */
 #include "unity.h"
 #include "pgtemp.h"
 #include "sqlkit.h"
@@ -167,14 +167,14 @@ void test_a_time_to_live_begins_when_the_job_becomes_ready(void)
 
 void test_a_wrong_time_to_live_is_refused(void)
 {
-    kit_refused(a, "PW001", "ttl_ms|\"0\"|1 .. 315360000000",
+    kit_refused(a, "PW001", "ttl_ms|\"0\"|1..315360000000",
                 "SELECT pgwork.enqueue('q', ttl_ms => 0)");
     kit_refused(a, "PW001", "ttl_ms|\"-1\"", "SELECT pgwork.enqueue('q', ttl_ms => -1)");
     kit_refused(a, "PW001", "ttl_ms|\"315360000001\"",
                 "SELECT pgwork.enqueue('q', ttl_ms => 315360000001)");
     kit_refused(a, "PW001", "ttl_ms|together with expires_at",
                 "SELECT pgwork.enqueue('q', ttl_ms => 1, expires_at => '2100-01-01Z')");
-    kit_refused(a, "PW001", "ttl_ms|\"0\"|number 2",
+    kit_refused(a, "PW001", "ttl_ms|\"0\"|element 2",
                 "SELECT pgwork.enqueue_many('q', '{1,2}', ttls_ms => '{1,0}')");
     kit_refused(a, "PW001", "ttls_ms|3 elements",
                 "SELECT pgwork.enqueue_many('q', '{1,2}', ttls_ms => '{1,2,3}')");
@@ -525,14 +525,14 @@ void test_two_batches_with_the_same_debounced_keys_do_not_deadlock(void)
 void test_a_wrong_debounce_is_refused(void)
 {
 #define DEBOUNCE "SELECT pgwork.enqueue('q', key => 'k', key_policy => 'delay'"
-    kit_refused(a, "PW001", "key_period_ms|NULL|1 .. 31536000000", DEBOUNCE ", delay_ms => 1000)");
+    kit_refused(a, "PW001", "key_period_ms|NULL|1..31536000000", DEBOUNCE ", delay_ms => 1000)");
     kit_refused(a, "PW001", "key_period_ms|\"0\"", DEBOUNCE ", delay_ms => 1, key_period_ms => 0)");
     kit_refused(a, "PW001", "delay_ms|NULL|key_policy delay", DEBOUNCE ", key_period_ms => 1000)");
-    kit_refused(a, "PW001", "delay_ms|over 1000|1 .. key_period_ms",
+    kit_refused(a, "PW001", "delay_ms|over 1000|1..key_period_ms",
                 DEBOUNCE ", delay_ms => 60000, key_period_ms => 1000)");
     kit_refused(a, "PW001", "key_scope|\"period\"|ready with key_policy delay",
                 DEBOUNCE ", delay_ms => 1, key_period_ms => 1000, key_scope => 'period')");
-    kit_refused(a, "PW001", "delay_ms|number 2",
+    kit_refused(a, "PW001", "delay_ms|element 2",
                 "SELECT pgwork.enqueue_many('q', '{1,2}', keys => '{k,l}', key_policy => 'delay',"
                 " delays_ms => '{1,NULL}', key_period_ms => 1000)");
     TEST_ASSERT_EQUAL_INT64(0, kit_number(a, "SELECT count(*) FROM pgwork.unique_key"));

@@ -1,5 +1,6 @@
-/* The fence: only who holds a job finishes it, attempts are charged exactly, and of all that race
- * for a job one wins. */
+/* The fence: only the holder finishes a job, attempts are counted exactly, and one of several
+ * racers wins. Longer than 600 lines: each verb of a holder is tried in each state of a job, with
+ * the same two sessions. */
 #include "unity.h"
 #include "pgtemp.h"
 #include "sqlkit.h"
@@ -114,7 +115,7 @@ void test_a_stale_holder_is_refused_wherever_the_job_went(void)
     check_refused(&job, "gone");
 }
 
-void test_a_late_holder_is_heard_while_nobody_took_the_lease(void)
+void test_a_late_holder_is_accepted_until_another_session_takes_the_lease(void)
 {
     kit_put(a, "q");
     take("q", &job);
@@ -700,7 +701,7 @@ void test_a_cancel_that_commits_after_the_requeue_holds(void)
 }
 
 /* It was claimed again before that: this holder hears of it, too. */
-void test_a_cancel_that_commits_after_the_next_claim_is_heard(void)
+void test_a_cancel_that_commits_after_the_next_claim_is_noticed(void)
 {
     long long id = kit_put(a, "q");
 

@@ -1,5 +1,4 @@
-/* Whatever a role or a pooler sets, the protocol says the same: settings, plans, isolation levels.
- */
+/* Settings of roles and poolers, plans and isolation levels do not change any result. */
 #include "unity.h"
 #include "pgtemp.h"
 #include "sqlkit.h"
@@ -473,7 +472,7 @@ void test_complete_joins_the_callers_transaction(void)
 /* -- dropping -------------------------------------------------------------------------------------
  */
 
-void test_a_queue_is_not_dropped_by_who_cannot_see_its_jobs(void)
+void test_a_queue_is_not_dropped_under_a_snapshot_that_may_miss_its_jobs(void)
 {
     PGconn *b = kit_open();
 
@@ -488,7 +487,7 @@ void test_a_queue_is_not_dropped_by_who_cannot_see_its_jobs(void)
     kit_do(a, "SELECT pgwork.queue_drop('q', true)");
 }
 
-void test_a_queue_that_is_just_being_dropped_is_made_anew(void)
+void test_a_queue_that_is_being_dropped_is_created_again(void)
 {
     PGconn *b = kit_open(), *watch = kit_open();
 

@@ -1,5 +1,6 @@
 /* Late commits: a job whose transaction commits long after later jobs were claimed, or whose claim
- * is rolled back, is claimed within a few ticks of the reaper. So is every job beside it. */
+ * is rolled back, is claimed within a few ticks of the reaper. So is every job beside it. Longer
+ * than 600 lines: each test is a schedule of four sessions and a reaper, with the same steps. */
 #include "unity.h"
 #include "pgtemp.h"
 #include "sqlkit.h"

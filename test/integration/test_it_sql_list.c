@@ -1,4 +1,4 @@
-/* job_list(): the rows of the view job, page by page in the order of the ids, wherever they lie. */
+/* job_list(): the rows of the view job, page by page, in the order of ids. */
 #include "unity.h"
 #include "pgtemp.h"
 #include "sqlkit.h"
@@ -197,10 +197,10 @@ void test_a_list_refuses_invalid_arguments(void)
     kit_refused(a, "PW001",
                 "argument state|\"asleep\"|ready, gated, delayed, leased, done, dead, cancelled",
                 "SELECT pgwork.job_list(state => 'asleep')");
-    kit_refused(a, "PW001", "argument id|\"0\"|1 and up", "SELECT pgwork.job_list(id => 0)");
-    kit_refused(a, "PW001", "argument after_id|\"-1\"|0 and up",
+    kit_refused(a, "PW001", "argument id|\"0\"|at least 1", "SELECT pgwork.job_list(id => 0)");
+    kit_refused(a, "PW001", "argument after_id|\"-1\"|at least 0",
                 "SELECT pgwork.job_list(after_id => -1)");
-    kit_refused(a, "PW001", "argument at_most|\"0\"|1 and up",
+    kit_refused(a, "PW001", "argument at_most|\"0\"|at least 1",
                 "SELECT pgwork.job_list(at_most => 0)");
     TEST_ASSERT_NULL(kit_text(a, "SELECT pgwork.job_list(after_id => 9223372036854775807)"));
 }

@@ -1,5 +1,5 @@
-/* Nobody holds up others: neither open transactions, nor dead workers and what kills them, nor what
- * a session remembers. */
+/* Sessions do not block each other: open transactions, dead workers, jobs that kill workers, and
+ * remembered hints. */
 #include "unity.h"
 #include "pgtemp.h"
 #include "sqlkit.h"
@@ -267,7 +267,7 @@ static long long locks_of(PGconn *conn)
                       PQbackendPID(conn));
 }
 
-void test_a_waiter_leaves_no_lock_when_its_queue_is_made_anew(void)
+void test_a_waiter_leaves_no_lock_when_its_queue_is_created_again(void)
 {
     kit_do(b, "SELECT pgwork.idle('{q,r}', 17)");
     TEST_ASSERT_GREATER_THAN_INT64(0, locks_of(b));
@@ -322,7 +322,7 @@ static void refuse_no_more(void)
     kit_do(a, "DROP FUNCTION public.refuse() CASCADE");
 }
 
-void test_a_job_that_no_claim_can_return_is_put_aside_and_brought_back(void)
+void test_a_job_that_no_claim_can_return_is_set_aside_and_requeued(void)
 {
     fill(3);
     kit_do(a, "SELECT pgwork.enqueue('q', '\"bad\"')");

@@ -1,7 +1,7 @@
-/* A random walk of four sessions beside a model of what should be there: each job in exactly one
- * place, in the state and with the attempts that the model says. Another one of those who wait for
- * permits: in the order of their coming, whatever happens meanwhile. One walk is always the same,
- * the others are new each time; PGW_SEED repeats one of them. */
+/* Random walks of four sessions beside a model: each job is in one place, with the state and the
+ * attempts of the model; waiters for permits are served in order. One walk is always the same, the
+ * others are new each time. PGW_SEED repeats one. Longer than 600 lines: the model and the two
+ * random walks beside it belong together. */
 #include "unity.h"
 #include "pgtemp.h"
 #include "sqlkit.h"

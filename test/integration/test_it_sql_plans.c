@@ -1,4 +1,4 @@
-/* The hot statements have one good plan each, whatever the planner believes about the tables. */
+/* The hot statements have one good plan each, whatever the statistics say. */
 #include "unity.h"
 #include "pgtemp.h"
 #include "sqlkit.h"
@@ -260,7 +260,7 @@ static void forget_statistics(void)
     kit_do(a, "DELETE FROM pg_statistic WHERE starelid::regclass::text ~ '^pgwork\\.'");
 }
 
-void test_F54_without_statistics(void)
+void test_F54_plans_are_good_without_statistics(void)
 {
     forget_statistics();
     fill(500);

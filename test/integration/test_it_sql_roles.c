@@ -1,5 +1,5 @@
-/* Who may do what, and that nobody can do it with the owner's rights; several schemas in one
- * database. */
+/* Rights: which role may call what, no call gives the rights of the owner, and several schemas in
+ * one database. */
 #include "unity.h"
 #include "pgw_all.h"
 #include "pgtemp.h"
@@ -85,7 +85,7 @@ void test_no_function_of_the_queue_is_missing_in_this_table(void)
     }
 }
 
-void test_nobody_may_call_the_private_functions_nor_a_stranger_anything(void)
+void test_no_role_may_call_private_functions_and_a_role_without_rights_nothing(void)
 {
     TEST_ASSERT_NULL(kit_text(a, "SELECT string_agg(proname, ', ')" EACH_FUNCTION
                                  "AND has_function_privilege('public', oid, 'EXECUTE')"));

@@ -1,5 +1,4 @@
-/* What workers report, and what is counted from it: nothing is counted twice or lost, and what is
- * read stays cheap. */
+/* Reports of workers: nothing is counted twice or lost, and reads stay cheap. */
 #include "unity.h"
 #include "pgtemp.h"
 #include "sqlkit.h"
@@ -143,12 +142,12 @@ void test_a_held_snapshot_makes_readers_walk_over_two_minutes_at_most(void)
 
 void test_a_bad_report_is_refused(void)
 {
-    kit_refused(a, "PW001", "queues|1 .. 64",
+    kit_refused(a, "PW001", "queues|1..64",
                 "SELECT pgwork.worker_report('w', '{}', '{}', '{}', '{}', 1, 1)");
     kit_refused(a, "PW001", "counts|56",
                 "SELECT pgwork.worker_report('w', '{q}', '{0}', '{0}', "
                 "'{1}', 1, 1)");
-    kit_refused(a, "PW001", "counts|0 and up",
+    kit_refused(a, "PW001", "counts|at least 0",
                 "SELECT pgwork.worker_report('w', '{q}', '{0}', '{0}', array_fill(-1::bigint, "
                 "ARRAY[56]), 1, 1)");
     kit_refused(a, "PW001", "name",
@@ -166,7 +165,7 @@ void test_a_report_does_not_delete_that_of_another_worker(void)
 
 /* -- what is late, and demand -- */
 
-void test_overdue_names_expired_leases_and_delayed_jobs_that_nobody_brings_back(void)
+void test_overdue_names_expired_leases_and_delayed_jobs_that_no_reaper_moves(void)
 {
     struct took job;
 

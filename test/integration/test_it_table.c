@@ -1,5 +1,6 @@
-/* Describing a table of the caller's: what is accepted, what is refused and in which words, and the
- * statements that add what is missing. */
+/* Descriptions of a caller's table: what is accepted, what is refused and with which message, and
+ * the statements that add what is missing. Longer than 600 lines: one test for each mistake in a
+ * description and the words that refuse it. */
 #include "unity.h"
 #include "callkit.h"
 #include "pgw_all.h"
@@ -438,7 +439,7 @@ void test_a_claimable_that_no_index_can_have_is_refused(void)
     }
 }
 
-void test_a_ruined_index_is_made_anew(void)
+void test_a_damaged_index_is_created_again(void)
 {
     pgw_table_spec s = leased("t");
     pgw_table *t;

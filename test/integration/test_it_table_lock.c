@@ -1,4 +1,4 @@
-/* Transactions, and row locks in them: one order, so no deadlock. */
+/* Transactions and row locks: rows are locked in one order, so no deadlock occurs. */
 #include "unity.h"
 #include "pgw_all.h"
 #include "oom.h"
@@ -239,7 +239,7 @@ void test_rows_are_locked_and_returned_in_the_order_of_their_keys(void)
         100, pgtemp_number("SELECT count(*) FROM (SELECT FROM t FOR UPDATE SKIP LOCKED) x"));
 }
 
-void test_where_and_max_choose(void)
+void test_a_lock_takes_the_first_rows_that_match(void)
 {
     const char *const values[] = {"3"};
     pgw_table_lock_opts o = locking("a = $1");

@@ -1,5 +1,6 @@
-/* Optimistic writes: nothing is lost, nothing is applied twice, also when the answer to a commit
- * is. */
+/* Optimistic writes: no write is lost or applied twice, even if the answer to the commit is lost.
+ * Longer than 600 lines: all of optimistic writes in one program, since each program costs a build
+ * and a migration. */
 #include "unity.h"
 #include "callkit.h"
 #include "pgw_all.h"

@@ -1,6 +1,6 @@
-/* Every verb that writes, with the line disturbed at messages of the answer: cut, cut after a
- * last error of the server, silent, held up, or with other messages in between. The outcome is one
- * of those that the verb may have, it is true, and a repeat has one effect together with it. */
+/* Every verb that writes, with the line disturbed at each message of the answer: cut, cut after an
+ * error, silent, delayed, or with other messages in between. The outcome is true, and a repeat has
+ * one effect together with the first call. */
 #include "unity.h"
 #include "callkit.h"
 #include "pgw_all.h"

@@ -1,5 +1,6 @@
-/* The worker with a real server, real processes and real deaths. What workerkit.h audits; and
- * children are forked before they open anything, and end by _exit. */
+/* The worker with a real server, real processes and real deaths; see the audit of workerkit.h.
+ * Children are forked before they open anything, and end by _exit. Longer than 600 lines: all tests
+ * start the same worker, and each program costs a build and a migration. */
 #include "unity.h"
 #include "pgw_all.h"
 #include "childkit.h"
@@ -134,7 +135,7 @@ void test_threads_do_ten_thousand_jobs_once_each(void)
     all_done_once(10000);
 }
 
-void test_the_calling_thread_does_them_just_as_well(void)
+void test_the_calling_thread_runs_handlers_without_threads(void)
 {
     pgw_worker_stats s;
 
@@ -350,7 +351,7 @@ static void start_astray(void)
     await(&seen, 1);
 }
 
-void test_a_queue_that_is_not_there_is_missed_once_by_who_only_polls(void)
+void test_a_worker_that_only_polls_reports_a_missing_queue_once(void)
 {
     set("notify", "off");
     set("poll.min_ms", "5");
@@ -364,7 +365,7 @@ void test_a_queue_that_is_not_there_is_missed_once_by_who_only_polls(void)
     TEST_ASSERT_EQUAL_INT(1, atomic_load(&seen));
 }
 
-void test_a_queue_younger_than_the_worker_is_missed_once_and_wakes_it_too(void)
+void test_a_queue_younger_than_the_worker_is_warned_about_once_and_wakes_it(void)
 {
     set("poll.max_ms", "50");
     start_astray(); /* registered before the queue exists */
@@ -382,7 +383,7 @@ void test_a_queue_younger_than_the_worker_is_missed_once_and_wakes_it_too(void)
     TEST_ASSERT_EQUAL_INT(1, atomic_load(&seen));
 }
 
-void test_a_queue_that_was_dropped_and_made_anew_wakes_it_too(void)
+void test_a_queue_that_was_dropped_and_created_again_wakes_it_too(void)
 {
     set("worker.until_empty", "off");
     set("poll.max_ms", "3600000"); /* only a notification can wake it in time */
@@ -711,7 +712,7 @@ void test_a_cancel_reaches_a_running_handler(void)
 }
 
 /* A lease of an hour is extended when 20 minutes are over. */
-void test_a_cancel_is_heard_at_once_however_long_the_lease(void)
+void test_a_cancel_is_noticed_at_once_however_long_the_lease(void)
 {
     pgw_job_spec job = PGW_JOB_SPEC_INIT;
     int64_t id;

@@ -1,4 +1,4 @@
-/* callkit: options in one line, for tests that care for one of them. */
+/* callkit: options structs in one line, for tests that set a single field. */
 #ifndef PGW_CALLKIT_H
 #define PGW_CALLKIT_H
 
@@ -42,7 +42,7 @@
                               .cells = (what),                              \
                               .cells_count = (n)})
 
-/* Those of pgw_table_process(), or its defaults, for the row of this key. */
+/* Options of pgw_table_process() for the row of this key: @p opts, or NULL for the defaults. */
 #define AT_ROW(of, opts) \
     callkit_at_row(&(pgw_table_process_opts)PGW_TABLE_PROCESS_OPTS_INIT, (of), (opts))
 static inline const pgw_table_process_opts *callkit_at_row(pgw_table_process_opts *o,

@@ -1,4 +1,4 @@
-/* childkit: what tests with several processes share. */
+/* childkit: child processes for tests. */
 #ifndef CHILDKIT_H
 #define CHILDKIT_H
 
@@ -11,7 +11,7 @@
 static pid_t children[80];
 static int children_count;
 
-/* What is said so far is said once: a sanitizer may flush at _exit(). */
+/* Flushes first: a sanitizer may flush again at _exit(), which would print everything twice. */
 static inline pid_t forked(void)
 {
     pid_t pid;
@@ -22,7 +22,7 @@ static inline pid_t forked(void)
     return pid;
 }
 
-/* As it_open_bare(), in a child, which is no place for assertions: it may have failed. */
+/* As it_open_bare(), but without assertions, which must not run in a child. The open may fail. */
 static inline pgw *it_try_bare(void)
 {
     pgw_conf *conf;
@@ -36,7 +36,7 @@ static inline pgw *it_try_bare(void)
     return h;
 }
 
-/* fn runs in a child of its own, with a handle of its own; what it returns is the exit code. */
+/* Runs fn in a child with a handle of its own. Its result is the exit code. */
 static inline void spawn(int (*fn)(pgw *mine, int who), int who)
 {
     pid_t pid;
@@ -55,7 +55,7 @@ static inline void spawn(int (*fn)(pgw *mine, int who), int who)
     children[children_count++] = pid;
 }
 
-/* Its exit code, or 128 and the signal that ended it. */
+/* Waits for a child. Returns its exit code, or 128 + the signal that ended it. */
 static inline int reaped(pid_t pid)
 {
     int status;
@@ -64,7 +64,7 @@ static inline int reaped(pid_t pid)
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-/* All have ended, and well. */
+/* Waits for all children. Each must end with 0. */
 static inline void join(void)
 {
     int bad = 0;

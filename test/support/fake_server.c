@@ -1,3 +1,5 @@
+/* The server in memory: see fake_server.h. Longer than 600 lines: one lock and one list of jobs for
+ * all verbs that a worker uses. */
 #include "fake_server.h"
 
 #include <poll.h>

@@ -1,5 +1,5 @@
-/* fakepq: the module pq played by the test: what a verb sends is recorded, what the server answers
- * is a table of the test's. The test includes mock_pq.h as well, for Ceedling to see. */
+/* fakepq: replaces the module pq. It records what a verb sends, and answers from a table of the
+ * test. The test also includes mock_pq.h, which Ceedling needs to see. */
 #ifndef FAKEPQ_H
 #define FAKEPQ_H
 
@@ -46,7 +46,7 @@ static struct fake {
     pgw_status status; /* < 0: the call fails, the reader is not called */
     void (*on_call)(const pgw__call *call);
     bool armed, attached, stopped, in_txn, misread;
-    /* what was seen */
+    /* what the verb sent */
     int calls;
     pgw__sql sql, history[64];
     unsigned flags;
@@ -56,11 +56,11 @@ static struct fake {
     int64_t server_time;
 } fake;
 
-/* Never looked into. */
+/* Never read. */
 static char fake_handle_bytes[8];
 #define FAKE_H ((pgw *)(void *)fake_handle_bytes)
 
-/* ---- errors, in the words of pq_error.c ---- */
+/* ---- errors, with the texts of pq_error.c ---- */
 
 static pgw_status fake_fail(pgw *h, pgw_status st, const char *message, const char *hint, int n)
 {
@@ -92,7 +92,7 @@ static pgw_status fake_refuse(pgw *h, const char *argument, const char *value, c
 {
     char text[512];
 
-    snprintf(text, sizeof(text), "argument `%s` is %s: allowed is %s", argument,
+    snprintf(text, sizeof(text), "argument `%s` is %s: expected %s", argument,
              value ? value : "NULL", allowed);
     return fake_fail(h, PGW_EINVAL, text, NULL, n);
 }

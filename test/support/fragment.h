@@ -1,4 +1,4 @@
-/* fragment.h: what a fragment of C in a Markdown page stands in, included before and after it.
+/* fragment.h: the program around a fragment of C in a Markdown page, included before and after it.
  * The page may use `h`, an open handle, and the functions declared here. The program fails if the
  * last call on `h` failed, or if nothing in the fragment named the handle. */
 #ifndef FRAGMENT_H

@@ -1,4 +1,5 @@
-/* itpgw: what integration tests of the verbs share: handles on a migrated database of their own. */
+/* itpgw: for integration tests of the C interface: handles on a migrated database of the program.
+ */
 #ifndef ITPGW_H
 #define ITPGW_H
 
@@ -44,7 +45,7 @@ static inline pgw *it_open_with(const char *const *pairs)
     return h;
 }
 
-/* Looks for no schema: there is none, or pgtemp_migrate() has made it. */
+/* Without a check of the schema: there is none, or pgtemp_migrate() has created it. */
 static inline pgw *it_open_bare(void)
 {
     static const char *const unchecked[] = {"schema.check", "off", NULL};
@@ -52,8 +53,8 @@ static inline pgw *it_open_bare(void)
     return it_open_with(unchecked);
 }
 
-/* Migrated on first use, by the library itself. Roles belong to the whole server, so test programs
- * take turns. */
+/* The first call migrates the database by the library. Roles belong to the whole server, so only
+ * one program migrates at a time. */
 static inline pgw *it_open(void)
 {
     static int migrated;
@@ -89,7 +90,7 @@ static inline pgw_status it_claim(pgw *h, pgw_batch **batch, const char *queue, 
     return pgw_claim(h, &o, batch);
 }
 
-/* One job, which is there. */
+/* Claims one job, which must be ready. */
 static inline pgw_ref it_claim_one(pgw *h, const char *queue)
 {
     pgw_batch *batch;

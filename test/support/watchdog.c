@@ -1,6 +1,6 @@
-/* A test that hangs or crashes says which one it is, where it stands and, when it hangs, what the
- * server's sessions do, to the file PGW_TEST_HANGS or to stderr, and is over. Linked into every
- * test; counts in minutes, so that no machine is too slow. */
+/* Ends a test that hangs or crashes, and reports its name, its stack and, if it hangs, what the
+ * sessions of the server do: to the file PGW_TEST_HANGS, or to stderr. Linked into every test. Its
+ * limits are minutes, so that no machine is too slow. */
 #if __has_include(<execinfo.h>)
 #include <execinfo.h>
 #endif

@@ -1,9 +1,9 @@
-/* wire: a man in the middle that knows PostgreSQL's messages, to make the network and the server
- * fail at a chosen point.
+/* wire: a proxy that knows the messages of PostgreSQL, to make network and server fail at a chosen
+ * point.
  *
- * It listens on 127.0.0.1 and passes everything on to the server of pgtemp_dsn(). It may act a
- * pooler, and at the n-th message of some type from the server it can insert messages, go silent or
- * hang up. */
+ * It listens on 127.0.0.1 and forwards to the server of pgtemp_dsn(). It can act as a pooler. At
+ * the n-th message of a type from the server it can insert messages, go silent or close the
+ * connection. */
 #ifndef WIRE_H
 #define WIRE_H
 
@@ -19,35 +19,35 @@ void wire_close(wire *w);
 const char *wire_dsn(const wire *w);
 int wire_port(const wire *w);
 
-/* From the next connection on: refuse start-up options with 08P01, and make up process numbers. */
+/* From the next connection on: changes process numbers, and may refuse start-up options (08P01). */
 void wire_act_as_pooler(wire *w, bool refuse_options);
 
-/* Nothing passes any more, in neither direction, and nobody is answered; or all passes again. */
+/* true: forwards nothing, in either direction. false: forwards again. */
 void wire_freeze(wire *w, bool frozen);
 
-/* The next n cancel requests are answered, and come to nothing. */
+/* The next n cancel requests are answered and not forwarded. */
 void wire_lose_cancels(wire *w, int n);
 
-/* The next n requests for TLS are granted, and the line is cut. */
+/* The next n requests for TLS are granted, and then the connection is cut. */
 void wire_break_tls(wire *w, int n);
 
 typedef enum wire_deed {
-    WIRE_PASS,   /* insert, then go on */
-    WIRE_DELAY,  /* insert, and go on after 20 ms */
-    WIRE_SILENT, /* insert, then pass nothing from the server any more on this connection */
-    WIRE_CUT     /* insert, then hang up on both sides */
+    WIRE_PASS,   /* insert, then continue */
+    WIRE_DELAY,  /* insert, then continue after 20 ms */
+    WIRE_SILENT, /* insert, then forward nothing more from the server on this connection */
+    WIRE_CUT     /* insert, then close both sides */
 } wire_deed;
 
 #define WIRE_ANY '*'
 
-/* At the n-th message of this type (1: the next) that a server sends: insert `messages` (copied)
- * before it and do the deed. One order at a time; a new one replaces it; of type 0: none. */
+/* At the n-th message of this type from a server (1: the next): inserts `messages` (copied) before
+ * it, and does the deed. A new order replaces the old one. Type 0: no order. */
 void wire_at(wire *w, char type, int n, const char *messages, size_t size, wire_deed deed);
 
 /* A message to insert, in a static buffer: 'E' error or 'N' notice. */
 const char *wire_message(char type, const char *severity, const char *sqlstate, const char *text,
                          size_t *size);
-/* The same, raised by a function of the server's. */
+/* The same, as raised by this function of the server. */
 const char *wire_message_of(const char *function, char type, const char *severity,
                             const char *sqlstate, const char *text, size_t *size);
 

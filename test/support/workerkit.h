@@ -1,7 +1,7 @@
-/* workerkit: what the tests of the worker share: a server, a queue of its own for each test, and
- * an audit trigger that notes every end of a lease: each claim's token ends once for each of its
- * jobs, by a completion, a failure or a reaper. Included by a test program's one file; needs its
- * own includes of unity.h, pgw_all.h and pgtemp.h. */
+/* workerkit: for tests of the worker: a server, a queue for each test, and an audit trigger that
+ * records every end of a lease. The token of each claim must end once for each of its jobs, by a
+ * completion, a failure or a reaper. The test includes unity.h, pgw_all.h and pgtemp.h before it.
+ */
 #ifndef WORKERKIT_H
 #define WORKERKIT_H
 
@@ -77,12 +77,12 @@ static inline void worker_begin(void)
     must(pgw_queue_create(h, queue, &o));
 }
 
-/* A worker in a thread of its own, and a reaper in another. */
+/* A worker in one thread, and a reaper in another. */
 static pgw_worker *worker_beside;
 static pthread_t worker_thread, reaper_thread;
 static bool reaper_beside;
 
-/* A test that failed has left them: they must not outlive what they use. */
+/* Ends them after a test that failed, because they must not outlive what they use. */
 static inline void end_what_runs_beside(void)
 {
     if (!worker_beside && !reaper_beside) return;

@@ -1,5 +1,4 @@
-/* backoff: the range of every step, with random numbers that the tests choose and with real ones.
- */
+/* backoff: every step stays in its range, with fixed and with real random numbers. */
 #include "unity.h"
 #include "backoff.h"
 

@@ -1,4 +1,4 @@
-/* buf: growth, limits, stickiness of failures. */
+/* buf: growth, limits, and failures that last. */
 #include "unity.h"
 #include "buf.h"
 #include "mem.h"
@@ -44,13 +44,13 @@ TEST_CASE(10, "10")
 TEST_CASE(-1, "-1")
 TEST_CASE(9223372036854775807LL, "9223372036854775807")
 TEST_CASE(-9223372036854775807LL - 1, "-9223372036854775808")
-void test_decimal(int64_t v, const char *text)
+void test_numbers_are_written_in_decimal(int64_t v, const char *text)
 {
     pgw__buf_int(&b, v);
     TEST_ASSERT_EQUAL_STRING(text, pgw__buf_str(&b));
 }
 
-void test_network_byte_order(void)
+void test_numbers_are_written_in_network_byte_order(void)
 {
     static const unsigned char expected[] = {0x12, 0x34,                          /* 16 */
                                              0x89, 0xab, 0xcd, 0xef,              /* 32 */
@@ -122,7 +122,7 @@ void test_sizes_beyond_all_memory_are_over_the_limit(void)
     pgw__buf_free(&huge);
 }
 
-void test_limits_0_and_1(void)
+void test_a_limit_of_0_or_1_is_kept(void)
 {
     pgw__buf tiny;
 

@@ -1,4 +1,4 @@
-/* check: every argument is refused in words that name it, its value and what is allowed. */
+/* check: each invalid argument is refused with its name, its value and what is allowed. */
 #include "unity.h"
 #include "check.h"
 #include "mock_pq.h"
@@ -53,7 +53,7 @@ static char *letters(size_t n)
     return text;
 }
 
-void test_no_handle_is_refused_without_words(void)
+void test_a_null_handle_is_refused_without_a_message(void)
 {
     pgw_job_spec job = PGW_JOB_SPEC_INIT, mine;
     const char *holder;
@@ -73,13 +73,13 @@ void test_no_handle_is_refused_without_words(void)
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw__check_holder(NULL, "holder", &holder, NULL, buffer));
 }
 
-void test_queue_names(void)
+void test_invalid_queue_names_are_refused(void)
 {
     TEST_ASSERT_EQUAL(PGW_OK, pgw__check_queue(FAKE_H, "images"));
     TEST_ASSERT_EQUAL(PGW_OK, pgw__check_queue(FAKE_H, letters(200)));
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw__check_queue(FAKE_H, letters(201)));
     ASSERT_SAYS("`queue` is longer than 200 bytes");
-    ASSERT_SAYS("allowed is UTF-8 of 1 to 200 bytes");
+    ASSERT_SAYS("expected UTF-8 of 1 to 200 bytes");
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw__check_queue(FAKE_H, ""));
     ASSERT_SAYS("is empty");
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw__check_queue(FAKE_H, NULL));
@@ -94,7 +94,7 @@ void test_limits_of_numbers(void)
 {
     TEST_ASSERT_EQUAL(PGW_OK, pgw__check_int(FAKE_H, "max", 10000, 1, 10000));
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw__check_int(FAKE_H, "max", 0, 1, 10000));
-    TEST_ASSERT_EQUAL_STRING("argument `max` is 0: allowed is 1 .. 10000", fake.message);
+    TEST_ASSERT_EQUAL_STRING("argument `max` is 0: expected 1..10000", fake.message);
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw__check_int(FAKE_H, "max", INT64_MIN, 1, 10000));
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw__check_count(FAKE_H, "n", SIZE_MAX, 1, 10000));
     TEST_ASSERT_EQUAL(PGW_OK, pgw__check_lease(FAKE_H, "lease_ms", PGW_DEFAULT));
@@ -169,14 +169,14 @@ void test_each_field_of_a_job(void)
     REFUSED(PGW_EINVAL, "`job.kind` has a control character", job.kind = "a\tb");
     REFUSED(PGW_EINVAL, "`job.kind` is longer", job.kind = letters(256));
     ACCEPTED(job.kind = letters(255));
-    REFUSED(PGW_ELIMIT, "`job.payload` has 1001 bytes: allowed are up to 1000",
+    REFUSED(PGW_ELIMIT, "`job.payload` has 1001 bytes: expected at most 1000",
             job.payload = payload);
-    REFUSED(PGW_ELIMIT, "`job.body` has 998 bytes: allowed are up to 997", job.payload = "123";
+    REFUSED(PGW_ELIMIT, "`job.body` has 998 bytes: expected at most 997", job.payload = "123";
             job.body = payload; job.body_size = 998);
     ACCEPTED(job.payload = "123"; job.body = payload; job.body_size = 997);
     REFUSED(PGW_EINVAL, "`job.payload` is empty", job.payload = " ");
     REFUSED(PGW_EINVAL, "`job.payload` is not UTF-8", job.payload = "\"\xc3\"");
-    REFUSED(PGW_EINVAL, "`job.payload` is not JSON (line 1, column 4): allowed is JSON",
+    REFUSED(PGW_EINVAL, "`job.payload` is not JSON (line 1, column 4): expected JSON",
             job.payload = "[1,]");
     REFUSED(PGW_EINVAL, "`job.payload` is not UTF-8 (line 1, column 8)",
             job.payload = "{\"a\": \"\xff\"}");
@@ -184,7 +184,7 @@ void test_each_field_of_a_job(void)
             job.payload = "{\n\"\u00e9\" 1}");
     REFUSED(PGW_EINVAL, "u0000", job.payload = "\"\\u0000\"");
     REFUSED(PGW_EINVAL, "`job.body` is NULL", job.body_size = 1);
-    REFUSED(PGW_EINVAL, "`job.priority` is -1: allowed is 0 .. 9", job.priority = -1);
+    REFUSED(PGW_EINVAL, "`job.priority` is -1: expected 0..9", job.priority = -1);
     REFUSED(PGW_EINVAL, "`job.priority` is 10", job.priority = 10);
     REFUSED(PGW_EINVAL, "`job.run_at_us` is -5", job.run_at_us = -5);
     REFUSED(PGW_EINVAL, "`job.delay_ms` is -5", job.delay_ms = -5);
@@ -192,10 +192,9 @@ void test_each_field_of_a_job(void)
     REFUSED(PGW_EINVAL, "`job.delay_ms` is set together with run_at_us", job.delay_ms = 1;
             job.run_at_us = 1);
     REFUSED(PGW_EINVAL, "`job.max_attempts` is 1001", job.max_attempts = 1001);
-    REFUSED(PGW_EINVAL,
-            "`job.max_attempts` is 0: allowed is 1 .. 1000, PGW_UNLIMITED or PGW_DEFAULT",
+    REFUSED(PGW_EINVAL, "`job.max_attempts` is 0: expected 1..1000, PGW_UNLIMITED or PGW_DEFAULT",
             job.max_attempts = 0);
-    REFUSED(PGW_EINVAL, "`job.meta.timeout_ms` is not a number of milliseconds: allowed is 1 ..",
+    REFUSED(PGW_EINVAL, "`job.meta.timeout_ms` is not a number of milliseconds: expected 1..",
             job.meta = "{\"timeout_ms\": \"1\"}");
     REFUSED(PGW_EINVAL, "`job.meta.timeout_ms`", job.meta = "{\"timeout_ms\": 0}");
     REFUSED(PGW_EINVAL, "`job.meta.timeout_ms`", job.meta = "{\"timeout_ms\": 2592000001}");
@@ -212,15 +211,15 @@ void test_each_field_of_a_job(void)
     REFUSED(PGW_EINVAL, "`job.key_policy` is 7", job.key_policy = (pgw_key_policy)7);
     REFUSED(PGW_EINVAL, "`job.key_period_ms` is 0", job.key = "k";
             job.key_scope = PGW_KEY_SCOPE_PERIOD);
-    REFUSED(PGW_EINVAL, "`job.key_period_ms` is 5: allowed is 0 .. 0", job.key = "k";
+    REFUSED(PGW_EINVAL, "`job.key_period_ms` is 5: expected 0..0", job.key = "k";
             job.key_period_ms = 5);
     ACCEPTED(job.key = "k"; job.key_scope = PGW_KEY_SCOPE_PERIOD; job.key_period_ms = 1);
 }
 
 void test_what_a_taken_key_replaces(void)
 {
-    REFUSED(PGW_EINVAL, "`job.key_replace` is 1: allowed is 0 .. 0", job.key_replace = 1);
-    REFUSED(PGW_EINVAL, "`job.key_replace` is 16: allowed is 0 .. 15", job.key_replace = 16;
+    REFUSED(PGW_EINVAL, "`job.key_replace` is 1: expected 0..0", job.key_replace = 1);
+    REFUSED(PGW_EINVAL, "`job.key_replace` is 16: expected 0..15", job.key_replace = 16;
             job.key_policy = PGW_KEY_POLICY_REPLACE);
     ACCEPTED(job.key = "k"; job.key_policy = PGW_KEY_POLICY_REPLACE;
              job.key_replace = PGW_KEY_REPLACE_PRIORITY | PGW_KEY_REPLACE_TIME);
@@ -232,9 +231,9 @@ void test_a_debounce_has_a_delay_and_a_latest_time(void)
 {
     ACCEPTED(DEBOUNCE; job.key_period_ms = 9);
     ACCEPTED(DEBOUNCE; job.key_period_ms = 9; job.delay_ms = 0; job.run_at_us = 5);
-    REFUSED(PGW_EINVAL, "`job.key_period_ms` is 0: allowed is 1 .. 31536000000", DEBOUNCE);
-    REFUSED(PGW_EINVAL, "`job.delay_ms` is 9: allowed is 1 .. 8", DEBOUNCE; job.key_period_ms = 8);
-    REFUSED(PGW_EINVAL, "`job.delay_ms` is 0: allowed is 1 .. 9", DEBOUNCE; job.key_period_ms = 9;
+    REFUSED(PGW_EINVAL, "`job.key_period_ms` is 0: expected 1..31536000000", DEBOUNCE);
+    REFUSED(PGW_EINVAL, "`job.delay_ms` is 9: expected 1..8", DEBOUNCE; job.key_period_ms = 8);
+    REFUSED(PGW_EINVAL, "`job.delay_ms` is 0: expected 1..9", DEBOUNCE; job.key_period_ms = 9;
             job.delay_ms = 0);
     REFUSED(PGW_EINVAL, "PGW_KEY_SCOPE_READY with PGW_KEY_POLICY_DELAY", DEBOUNCE;
             job.key_period_ms = 9; job.key_scope = PGW_KEY_SCOPE_PERIOD);
@@ -250,13 +249,13 @@ void test_group_expiry_and_meta_of_a_job(void)
     REFUSED(PGW_EINVAL, "`job.group` is empty", job.group = "");
     REFUSED(PGW_EINVAL, "`job.group` is longer than 255 bytes", job.group = letters(256));
     REFUSED(PGW_EINVAL, "`job.expires_us` is -1", job.expires_us = -1);
-    REFUSED(PGW_EINVAL, "`job.ttl_ms` is 0: allowed is 1 .. 315360000000", job.ttl_ms = 0);
-    REFUSED(PGW_EINVAL, "`job.ttl_ms` is set together with expires_us: allowed is one of the two",
+    REFUSED(PGW_EINVAL, "`job.ttl_ms` is 0: expected 1..315360000000", job.ttl_ms = 0);
+    REFUSED(PGW_EINVAL, "`job.ttl_ms` is set together with expires_us: expected one of the two",
             job.ttl_ms = 1;
             job.expires_us = 1);
     REFUSED(PGW_EINVAL, "`job.meta` is not JSON (line 1, column 2)", job.meta = "{");
-    REFUSED(PGW_EINVAL, "`job.meta` is not an object: allowed is a JSON object", job.meta = "[{}]");
-    REFUSED(PGW_ELIMIT, "`job.meta` has 7 bytes: allowed are up to 5", job.payload = payload;
+    REFUSED(PGW_EINVAL, "`job.meta` is not an object: expected a JSON object", job.meta = "[{}]");
+    REFUSED(PGW_ELIMIT, "`job.meta` has 7 bytes: expected at most 5", job.payload = payload;
             job.body = payload; job.body_size = 5; job.meta = "{\"a\":1}");
     ACCEPTED(job.payload = payload; job.body = payload; job.body_size = 3; job.meta = "{\"a\":1}");
 }

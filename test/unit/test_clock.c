@@ -1,4 +1,4 @@
-/* clock: deadlines by a clock that the tests set. */
+/* clock: deadlines, by a clock that the tests set. */
 #include <signal.h>
 #include <sys/time.h>
 #include <unistd.h>
@@ -62,7 +62,7 @@ void test_a_deadline_comes_nearer_and_passes(void)
     TEST_ASSERT_EQUAL_INT64(0, pgw__deadline_left_ms(d));
 }
 
-void test_now_and_never(void)
+void test_a_deadline_may_be_now_or_never(void)
 {
     TEST_ASSERT_EQUAL_INT64(0, pgw__deadline_left_ms(pgw__deadline_in(0)));
     TEST_ASSERT_EQUAL_INT64(-1, pgw__deadline_in(-1));

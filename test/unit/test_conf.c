@@ -1,4 +1,4 @@
-/* conf: the table against itself, every kind of value, the words of every refusal. */
+/* conf: the table of properties is consistent, and each kind of value is accepted or refused. */
 #include "unity.h"
 #include "conf.h"
 #include "mem.h"
@@ -121,8 +121,7 @@ static int try_limits(const pgw_property *p, void *arg)
         limits += 3;
     }
     if (strncmp(limits, "auto, ", 6) == 0) limits += 6;
-    TEST_ASSERT_EQUAL_INT_MESSAGE(2, sscanf(limits, "%" SCNd64 " .. %" SCNd64, &min, &max),
-                                  p->name);
+    TEST_ASSERT_EQUAL_INT_MESSAGE(2, sscanf(limits, "%" SCNd64 "..%" SCNd64, &min, &max), p->name);
     snprintf(text, sizeof(text), "%" PRId64, min);
     set(p->name, text);
     TEST_ASSERT_EQUAL_INT64(min, pgw__conf_int(conf, p->name));
@@ -161,7 +160,7 @@ void test_each_ends_when_the_callback_returns_non_zero(void)
 
 /* ---- values ---- */
 
-void test_numbers(void)
+void test_numbers_are_stored_in_one_spelling(void)
 {
     static const struct {
         const char *value, *stored;
@@ -178,12 +177,12 @@ void test_numbers(void)
     set("worker.prefetch", "auto");
     TEST_ASSERT_EQUAL_INT64(-1, pgw__conf_int(conf, "worker.prefetch"));
     TEST_ASSERT_EQUAL_INT(PGW_EINVAL, pgw_conf_set(conf, "worker.prefetch", "-1"));
-    TEST_ASSERT_NOT_NULL(strstr(pgw_conf_error(conf), "auto, 0 .. 10000"));
+    TEST_ASSERT_NOT_NULL(strstr(pgw_conf_error(conf), "auto, 0..10000"));
     set("worker.max_jobs", "9223372036854775807");
     TEST_ASSERT_EQUAL_INT64(INT64_MAX, pgw__conf_int(conf, "worker.max_jobs"));
 }
 
-void test_numbers_that_are_none(void)
+void test_text_that_is_not_a_number_is_refused(void)
 {
     static const char *const bad[] = {
         "",
@@ -217,22 +216,21 @@ void test_numbers_that_are_none(void)
     TEST_ASSERT_EQUAL_INT64(77, pgw__conf_int(conf, "poll.max_ms"));
 }
 
-void test_numbers_out_of_range(void)
+void test_numbers_out_of_range_are_refused(void)
 {
-    refuse("poll.max_ms", "0",
-           "property `poll.max_ms`: `0` is out of range; allowed is 1 .. 3600000");
+    refuse("poll.max_ms", "0", "property `poll.max_ms`: `0` is out of range; expected 1..3600000");
     refuse("poll.max_ms", "-1",
-           "property `poll.max_ms`: `-1` is out of range; allowed is 1 .. 3600000");
+           "property `poll.max_ms`: `-1` is out of range; expected 1..3600000");
     refuse("worker.lease_ms", "99",
-           "property `worker.lease_ms`: `99` is out of range; allowed is 0, 100 .. 86400000");
+           "property `worker.lease_ms`: `99` is out of range; expected 0, 100..86400000");
     refuse("worker.max_jobs", "-9223372036854775808",
-           "property `worker.max_jobs`: `-9223372036854775808` is out of range; allowed is "
-           "0 .. 9223372036854775807");
+           "property `worker.max_jobs`: `-9223372036854775808` is out of range; expected "
+           "0..9223372036854775807");
     set("worker.lease_ms", "0");
     set("worker.lease_ms", "100");
 }
 
-void test_switches(void)
+void test_switches_accept_four_words_for_each_side(void)
 {
     static const char *const on[] = {"on", "true", "yes", "1"}, *const off[] = {"off", "false",
                                                                                 "no", "0"};
@@ -249,11 +247,10 @@ void test_switches(void)
     }
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
         TEST_ASSERT_EQUAL_INT_MESSAGE(PGW_EINVAL, pgw_conf_set(conf, "notify", bad[i]), bad[i]);
-    refuse("notify", "maybe",
-           "property `notify`: `maybe` is neither on nor off; allowed is on, off");
+    refuse("notify", "maybe", "property `notify`: `maybe` is neither on nor off; expected on, off");
 }
 
-void test_words(void)
+void test_only_the_listed_words_are_accepted(void)
 {
     static const char *const bad[] = {"",       "auto,", "aut", "autos",   "auto, never",
                                       "never ", "AUTO",  ",",   ", never", " never"};
@@ -264,30 +261,30 @@ void test_words(void)
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
         TEST_ASSERT_EQUAL_INT_MESSAGE(PGW_EINVAL, pgw_conf_set(conf, "prepare", bad[i]), bad[i]);
     refuse("durability", "fast",
-           "property `durability`: `fast` is not an allowed word; allowed is sync, relaxed");
+           "property `durability`: `fast` is not an allowed word; expected sync, relaxed");
 }
 
-void test_texts(void)
+void test_texts_are_checked_by_their_property(void)
 {
     set("schema", "other");
     TEST_ASSERT_EQUAL_STRING("other", pgw__conf_text(conf, "schema"));
     refuse("schema", "",
-           "property `schema`: `` is empty; allowed is a-z, 0-9 and _, not beginning with "
+           "property `schema`: `` is empty; expected a-z, 0-9 and _, not beginning with "
            "a digit or pg_, up to 40 bytes");
     refuse("schema", "pg_x",
            "property `schema`: `pg_x` begins with pg_, which PostgreSQL keeps for itself; "
-           "allowed is a-z, 0-9 and _, not beginning with a digit or pg_, up to 40 bytes");
+           "expected a-z, 0-9 and _, not beginning with a digit or pg_, up to 40 bytes");
     set("holder", "web-1:77 \xf0\x9f\x98\x80");
     set("holder", "");
     refuse("holder", "a\nb",
-           "property `holder`: `a?b` has a control character; allowed is UTF-8 without "
+           "property `holder`: `a?b` has a control character; expected UTF-8 without "
            "control characters, up to 255 bytes");
     refuse("application_name", "\xff",
-           "property `application_name`: `?` is not UTF-8; allowed is UTF-8 "
+           "property `application_name`: `?` is not UTF-8; expected UTF-8 "
            "without control characters, up to 63 bytes");
 }
 
-void test_text_lengths(void)
+void test_texts_over_their_length_are_refused(void)
 {
     char text[8002];
 
@@ -348,7 +345,7 @@ void test_a_success_clears_the_error(void)
     set("schema", "a");
 }
 
-void test_without_a_configuration(void)
+void test_without_a_configuration_the_defaults_are_returned(void)
 {
     TEST_ASSERT_EQUAL_INT(PGW_EINVAL, pgw_conf_new(NULL));
     TEST_ASSERT_EQUAL_INT(PGW_EINVAL, pgw_conf_set(NULL, "schema", "a"));
@@ -366,7 +363,7 @@ void test_without_a_configuration(void)
 
 #define SECRET "postgresql://app:hunter2@db/app"
 
-static int look_for_secret(const pgw_property *p, void *arg)
+static int find_secret(const pgw_property *p, void *arg)
 {
     TEST_ASSERT_NULL(strstr(p->value, "hunter2"));
     if (strcmp(p->name, "dsn") == 0) TEST_ASSERT_EQUAL_STRING(arg, p->value);
@@ -377,12 +374,12 @@ void test_the_connection_string_is_never_listed_nor_shown_in_errors(void)
 {
     char bad[] = SECRET "\xff";
 
-    pgw_conf_each(conf, look_for_secret, "");
+    pgw_conf_each(conf, find_secret, "");
     set("dsn", SECRET);
-    pgw_conf_each(conf, look_for_secret, "(set)");
+    pgw_conf_each(conf, find_secret, "(set)");
     TEST_ASSERT_EQUAL_STRING(SECRET, pgw__conf_text(conf, "dsn"));
     refuse("dsn", bad,
-           "property `dsn`: the value is not UTF-8; allowed is a libpq connection string or "
+           "property `dsn`: the value is not UTF-8; expected a libpq connection string or "
            "URI in UTF-8, up to 8000 bytes");
 }
 
@@ -418,7 +415,7 @@ void test_a_copy_is_equal_and_independent(void)
     pgw_conf_free(copy);
 }
 
-void test_out_of_memory_everywhere(void)
+void test_a_failed_allocation_leaves_the_former_value(void)
 {
     pgw_conf *fresh = conf, *copy = NULL;
     int n = 0;
@@ -438,7 +435,7 @@ void test_out_of_memory_everywhere(void)
     oom_fail(1); /* refusals and lists need no memory */
     TEST_ASSERT_EQUAL_INT(PGW_EINVAL, pgw_conf_set(fresh, "schema", "1"));
     TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_conf_set(fresh, "notify", NULL));
-    TEST_ASSERT_EQUAL_INT(0, pgw_conf_each(fresh, look_for_secret, ""));
+    TEST_ASSERT_EQUAL_INT(0, pgw_conf_each(fresh, find_secret, ""));
     TEST_ASSERT_FALSE(oom_failed());
 
     oom_fail(0);

@@ -1,4 +1,5 @@
-/* cron, cron_hold: what is sent, what is refused before anything is sent, and what answers mean. */
+/* cron, cron_hold: what is sent, what is refused before anything is sent, and how answers are read.
+ */
 #include "unity.h"
 #include "callkit.h"
 #include "token.h"
@@ -47,7 +48,7 @@ static void see_defaults(const pgw__call *call)
     TEST_ASSERT_EQUAL(PGW__END, p[18].type);
 }
 
-void test_defaults(void)
+void test_a_schedule_is_created_with_the_defaults(void)
 {
     static const fake_cell cells[] = {F_INT(77)};
     int64_t next = -1;
@@ -96,7 +97,7 @@ void test_refused_arguments_are_not_sent(void)
     REFUSED(pgw_cron_create(FAKE_H, "s", "@daily", &o, NULL));
     o.misfire = PGW_MISFIRE_SKIP, o.grace_ms = 999;
     REFUSED(pgw_cron_create(FAKE_H, "s", "@daily", &o, NULL));
-    TEST_ASSERT_EQUAL_STRING("argument `opts->grace_ms` is 999: allowed is 1000 .. 86400000 with "
+    TEST_ASSERT_EQUAL_STRING("argument `opts->grace_ms` is 999: expected 1000..86400000 with "
                              "PGW_MISFIRE_SKIP: every tick is found a little late",
                              fake.message);
     o.misfire = PGW_MISFIRE_ALL, o.grace_ms = 0, o.timeout_ms = 99;

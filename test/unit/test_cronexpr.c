@@ -1,4 +1,4 @@
-/* cronexpr: which expressions mean what, and the place and the words of every refusal. */
+/* cronexpr: the meaning of expressions, and the column and text of each refusal. */
 #include "unity.h"
 #include "cronexpr.h"
 
@@ -73,7 +73,7 @@ void test_six_fields_start_with_the_second(void)
     TEST_ASSERT_TRUE(e.wild);
 }
 
-void test_lists_ranges_and_steps(void)
+void test_lists_ranges_and_steps_are_read(void)
 {
     parse("0,7-9,50-59/4,9 1-23/11 31,1 2-4,12 5");
     TEST_ASSERT_EQUAL_HEX64(BITS(0, 7, 8, 9, 50, 54, 58), e.minute);
@@ -159,7 +159,7 @@ void test_a_field_that_begins_with_a_star_is_free(void)
     TEST_ASSERT_FALSE(e.wild);
 }
 
-void test_names_for_whole_expressions(void)
+void test_names_stand_for_whole_expressions(void)
 {
     static const char *const same[][2] = {
         {"@yearly", "0 0 1 1 *"}, {"@annually", "0 0 1 1 *"},    {"@monthly", "0 0 1 * *"},
@@ -176,7 +176,7 @@ void test_names_for_whole_expressions(void)
     }
 }
 
-void test_every(void)
+void test_intervals_are_read(void)
 {
     static const struct {
         const char *text;
@@ -195,7 +195,7 @@ void test_every(void)
     }
 }
 
-void test_blanks_around_and_between(void)
+void test_blanks_around_and_between_fields_are_ignored(void)
 {
     parse("\t 1  2\t3 4 5 ");
     TEST_ASSERT_EQUAL_HEX64(BITS(1), e.minute);
@@ -263,7 +263,7 @@ void test_ranges_and_steps_that_make_no_sense(void)
     refused("5W * * * *", "minute field, column 1: expected * or 0..59, got \"5W\"");
 }
 
-void test_the_number_of_fields(void)
+void test_a_wrong_number_of_fields_is_refused(void)
 {
     refused("", "cron expression ends at column 1: expected 5 or 6 fields, got 0");
     refused("  ", "cron expression ends at column 3: expected 5 or 6 fields, got 0");
@@ -272,7 +272,7 @@ void test_the_number_of_fields(void)
     refused("* * * * * * * *", "column 13: expected the end: 5 or 6 fields, got 8, got \"*\"");
 }
 
-void test_days_that_never_come(void)
+void test_days_that_never_come_are_refused(void)
 {
     refused(
         "0 0 30 2 *",
@@ -290,7 +290,7 @@ void test_days_that_never_come(void)
     TEST_ASSERT_FALSE(e.any_day || e.any_weekday);
 }
 
-void test_names_that_are_none(void)
+void test_unknown_names_are_refused(void)
 {
     refused("@", "column 1: expected @yearly @monthly @weekly @daily @hourly or @every, got \"@\"");
     refused(

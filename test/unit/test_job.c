@@ -1,4 +1,5 @@
-/* job: what each verb sends, what it makes of the answer, and how it waits. */
+/* job: what each verb sends, how it reads the answer, and how it waits. Longer than 600 lines: what
+ * each verb on jobs sends, refuses and returns, with one fake of the module below. */
 #include "unity.h"
 #include "callkit.h"
 #include "job.h"
@@ -158,7 +159,7 @@ static void enqueue_is(pgw_status expected, const char *word)
     TEST_ASSERT_EQUAL_INT64(expected < 0 ? 0 : 7, id);
 }
 
-void test_outcomes_of_an_enqueue(void)
+void test_each_outcome_of_an_enqueue_is_returned(void)
 {
     enqueue_is(PGW_OK, "new");
     enqueue_is(PGW_OUTCOME_EXISTS, "exists");
@@ -259,7 +260,7 @@ void test_many_is_all_or_none_also_in_what_is_refused(void)
     jobs[1].priority = 0;
     jobs[1].struct_size = sizeof(size_t);
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_enqueue_many(FAKE_H, "q", jobs, 2, results));
-    ASSERT_SAYS("the same in all of them");
+    ASSERT_SAYS("the same size in all elements");
     TEST_ASSERT_EQUAL_size_t(1, fake.index);
     jobs[1] = jobs[0];
     jobs[1].op = "00000000-0000-0000-0000-0000000000ab"; /* it would be of the whole call */
@@ -545,10 +546,10 @@ void test_a_claim_refuses_invalid_arguments(void)
     ASSERT_SAYS(words)
     BAD("`opts->struct_size` is 4096", o.struct_size = 4096);
     BAD("`opts->queues` is NULL", o.queues = NULL);
-    BAD("`opts->queues_count` is 0: allowed is 1 .. 64", o.queues_count = 0);
+    BAD("`opts->queues_count` is 0: expected 1..64", o.queues_count = 0);
     BAD("`opts->queues_count` is 65", o.queues_count = 65);
     BAD("`opts->queues[1]` has a control character", (o.queues = bad, o.queues_count = 2));
-    BAD("`opts->max` is 0: allowed is 1 .. 10000", o.max = 0);
+    BAD("`opts->max` is 0: expected 1..10000", o.max = 0);
     BAD("`opts->max` is 10001", o.max = 10001);
     BAD("`opts->lease_ms` is 5", o.lease_ms = 5);
     BAD("`opts->wait_ms` is -2", o.wait_ms = -2);
@@ -594,7 +595,7 @@ static uint64_t fake_epoch(const pgw *h, int n)
     return wait.epoch;
 }
 
-static pgw_status fake_look(pgw *h, int n)
+static pgw_status stub_check_session(pgw *h, int n)
 {
     return wait.looks;
 }
@@ -614,7 +615,7 @@ static void waiting_begins(void)
     pgw__pq_listen_Stub(fake_listen);
     pgw__pq_epoch_Stub(fake_epoch);
     pgw__pq_slot_Stub(fake_slot);
-    pgw__pq_check_session_Stub(fake_look);
+    pgw__pq_check_session_Stub(stub_check_session);
     pgw__pq_kept_IgnoreAndReturn(NULL);
 }
 
@@ -927,7 +928,7 @@ void test_finishing_verbs_refuse_invalid_arguments(void)
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_complete(FAKE_H, "q", NULL, 1, NULL));
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_complete(FAKE_H, "q", refs, 0, NULL));
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_complete(FAKE_H, "q", refs, 10001, NULL));
-    ASSERT_SAYS("`n` is 10001: allowed is 1 .. 10000");
+    ASSERT_SAYS("`n` is 10001: expected 1..10000");
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_complete(FAKE_H, "q", refs, 1, OUTPUTS(bad_output)));
     ASSERT_SAYS("`opts->outputs[0]`");
     o.retry_ms = -1;
@@ -967,7 +968,7 @@ static void cancel_is(pgw_status expected, const char *a, const char *b)
                           refs[1].outcome);
 }
 
-void test_cancel(void)
+void test_a_cancel_returns_the_most_important_outcome(void)
 {
     cancel_is(PGW_OK, "cancelled", "cancelled");
     cancel_is(PGW_OK, "cancelled", "gone");
@@ -982,7 +983,7 @@ void test_cancel(void)
         F_NULL, F_NULL, F_NULL, F_NULL, F_NULL, F_NULL, F_NULL, F_NULL, F_NULL, F_NULL, F_NULL, \
         F_INT(at)
 
-void test_complete_and_claim(void)
+void test_a_completion_and_a_claim_share_a_call(void)
 {
     static const fake_cell answer[] = {REFUSED_ROW(2, "stale"), JOB_ROW(5, F_NULL, F_NULL), F_NULL};
     static const fake_cell refused[] = {REFUSED_ROW(1, "gone")};
@@ -1153,7 +1154,7 @@ void test_lists_refuse_invalid_arguments(void)
     TEST_ASSERT_EQUAL_INT(0, fake.calls);
 }
 
-void test_redrive_and_purge_count(void)
+void test_redrive_and_purge_return_their_counts(void)
 {
     static const fake_cell answer[] = {F_INT(12)};
     const int64_t ids[] = {1};
@@ -1237,7 +1238,7 @@ void test_rescheduling_goes_from_id_to_id(void)
     ASSERT_SAYS("`opts->delay_ms` is set together with run_at_us");
     o.run_at_us = PGW_NONE, o.limit = 0;
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_reschedule(FAKE_H, "q", &o, &n));
-    ASSERT_SAYS("`opts->limit` is 0: allowed is 1 or more, or PGW_UNLIMITED");
+    ASSERT_SAYS("`opts->limit` is 0: expected 1 or more, or PGW_UNLIMITED");
     TEST_ASSERT_EQUAL_INT(0, fake.calls);
     TEST_ASSERT_EQUAL_INT64(0, n);
     fake.rows = 0, o.limit = PGW_UNLIMITED;

@@ -1,5 +1,5 @@
-/* json: what is refused, with which words and where; what is left to the server. That it agrees
- * with the server about all the rest is in test_it_badinput. */
+/* json: what is refused, with the message and the place. test_it_badinput compares the rest with
+ * the server. */
 #include "unity.h"
 #include "json.h"
 #include "name.h"
@@ -45,7 +45,7 @@ TEST_CASE("\"\\\"\\\\\\/\\b\\f\\n\\r\\t\\u0001\\uFFFF\"")
 TEST_CASE("\"\\ud83d\\ude00 \\uDBFF\\uDFFF\"")
 TEST_CASE("\"\x7f \xc3\xa9 \xf0\x9f\x98\x80\"")
 TEST_CASE("\"\\\\u0000\"") /* a backslash, then u0000 */
-void test_json(const char *text)
+void test_valid_json_is_accepted(const char *text)
 {
     TEST_ASSERT_NULL(fault(text));
 }
@@ -114,12 +114,12 @@ TEST_CASE("\"\\\\\\u0000\"",
 TEST_CASE("\"\\\"\\u0000\"",
           "has a \\u0000 escape, which PostgreSQL cannot store") /* after a quote that does not end
                                                                     the string */
-void test_other_faults(const char *text, const char *expected)
+void test_each_fault_has_its_message(const char *text, const char *expected)
 {
     TEST_ASSERT_EQUAL_STRING(expected, fault(text));
 }
 
-void test_json_length(void)
+void test_text_after_its_length_is_not_read(void)
 {
     TEST_ASSERT_NULL(pgw__json_fault("[1]", 3, &at));
     TEST_ASSERT_EQUAL_STRING("is too long", pgw__json_fault("[1]", 2, &at));
@@ -127,7 +127,7 @@ void test_json_length(void)
 
 TEST_CASE("[", "]")
 TEST_CASE("{\"a\":", "}")
-void test_json_depth(const char *open, const char *close)
+void test_nesting_beyond_the_limit_is_refused(const char *open, const char *close)
 {
     char *closes = repeated(close, 1000, "");
     char *inside = repeated("1", 1, closes);

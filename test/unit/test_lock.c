@@ -1,4 +1,4 @@
-/* lock: what a handle knows of its locks, and what becomes of those whose answer went wrong. */
+/* lock: what a handle knows of its locks, and locks whose release or acquisition failed. */
 #include "unity.h"
 #include "callkit.h"
 #include "ask.h"
@@ -37,7 +37,7 @@ static uint64_t the_epoch(const pgw *h, int n)
     return session.epoch;
 }
 
-static pgw_status the_look(pgw *h, int n)
+static pgw_status stub_check_session(pgw *h, int n)
 {
     return session.look;
 }
@@ -96,7 +96,7 @@ void setUp(void)
     memset(&session, 0, sizeof(session));
     session.epoch = 1;
     pgw__pq_epoch_Stub(the_epoch);
-    pgw__pq_check_session_Stub(the_look);
+    pgw__pq_check_session_Stub(stub_check_session);
     pgw__pq_drop_Stub(the_drop);
     pgw__pq_in_txn_Stub(the_in_txn);
     pgw__pq_keep_Stub(the_keep);
@@ -177,7 +177,7 @@ void test_the_end_of_the_handle_orphans_its_locks(void)
     TEST_ASSERT_EQUAL(PGW_ELEASE, pgw_lock_release(b));
 }
 
-void test_no_lock_at_all(void)
+void test_functions_accept_a_missing_lock(void)
 {
     TEST_ASSERT_EQUAL(PGW_OK, pgw_lock_release(NULL));
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_lock_check(NULL));
@@ -452,7 +452,7 @@ void test_a_transaction_does_not_take_what_the_session_holds(void)
 
 /* ---- what callers may pass ---- */
 
-void test_wrong_arguments_are_refused_in_words(void)
+void test_wrong_arguments_are_refused_with_a_message(void)
 {
     pgw_lock *l;
     bool is_free = true;
@@ -467,7 +467,7 @@ void test_wrong_arguments_are_refused_in_words(void)
     ASSERT_SAYS("`opts->mode` is 7");
     TEST_ASSERT_EQUAL(PGW_EINVAL,
                       pgw_lock_acquire(FAKE_H, "a", LOCK_AS(PGW_LOCK_EXCLUSIVE, -2), &l));
-    ASSERT_SAYS("`opts->timeout_ms` is -2: allowed is 0 .. 31536000000, or PGW_UNLIMITED");
+    ASSERT_SAYS("`opts->timeout_ms` is -2: expected 0..31536000000, or PGW_UNLIMITED");
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_lock_is_free(FAKE_H, "a", NULL));
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_lock_is_free(FAKE_H, NULL, &is_free));
     TEST_ASSERT_FALSE(is_free);

@@ -1,4 +1,4 @@
-/* log: the level first, then the words; long messages are cut between characters. */
+/* log: levels, and long messages that are cut between characters. */
 #include "unity.h"
 #include "log.h"
 
@@ -48,7 +48,7 @@ void test_a_message_arrives_with_all_that_belongs_to_it(void)
     TEST_ASSERT_EQUAL_STRING("x is 5", seen.message);
 }
 
-void test_levels(void)
+void test_messages_above_the_level_are_not_evaluated(void)
 {
     PGW__LOG(&at_info, PGW_LOG_ERROR, "component", "e");
     PGW__LOG(&at_info, PGW_LOG_INFO, "component", "i");

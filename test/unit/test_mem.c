@@ -1,4 +1,4 @@
-/* mem: what the hooks see, what overflows, what errno says afterwards. */
+/* mem: calls of the allocator, overflows, and errno afterwards. */
 #include "unity.h"
 #include "mem.h"
 #include "oom.h"
@@ -88,7 +88,7 @@ void test_growing_keeps_the_content_without_hooks_too(void)
     pgw__mem_free(p);
 }
 
-void test_copies(void)
+void test_copies_end_with_nul(void)
 {
     char *p;
 

@@ -1,4 +1,4 @@
-/* name: what is refused, with which words, and that nothing well formed is. */
+/* name: each invalid name is refused with a reason, and every valid one is accepted. */
 #include "unity.h"
 #include "name.h"
 
@@ -72,7 +72,7 @@ void test_every_code_point_but_0_and_surrogates_is_well_formed(void)
 
 /* All sequences of one to three bytes, against a decoder written the other way round: what is well
  * formed is exactly what encoding its code point gives. */
-void test_all_short_byte_sequences(void)
+void test_every_short_byte_sequence_is_judged_as_by_another_decoder(void)
 {
     for (uint32_t v = 0; v < 0x1000000; v++) {
         const char bytes[3] = {(char)(v >> 16), (char)(v >> 8), (char)v};
@@ -118,7 +118,7 @@ void test_a_copy_is_cut_between_characters(void)
     TEST_ASSERT_EQUAL_STRING("\xc3\xa9", out);
 }
 
-void test_utf8_that_is_refused(void)
+void test_malformed_utf8_is_refused_with_a_reason(void)
 {
     static const struct {
         const char *bytes;
@@ -160,7 +160,7 @@ void test_utf8_that_is_refused(void)
 
 /* ---- names and texts ---- */
 
-void test_names(void)
+void test_invalid_names_are_refused_with_a_reason(void)
 {
     static const struct {
         const char *text, *fault;
@@ -235,7 +235,7 @@ void test_free_text_may_be_empty_and_have_lines(void)
     TEST_ASSERT_EQUAL_STRING("is too long", pgw__text_fault("a", 0));
 }
 
-void test_schemas(void)
+void test_invalid_names_of_schemas_are_refused_with_a_reason(void)
 {
     static const struct {
         const char *text, *fault;
@@ -250,13 +250,13 @@ void test_schemas(void)
         {NULL, "is NULL"},
         {"", "is empty"},
         {"1a", "begins with a digit"},
-        {"A", "has something else than a-z, 0-9 and _"},
-        {"a-b", "has something else than a-z, 0-9 and _"},
-        {"a b", "has something else than a-z, 0-9 and _"},
-        {"a\"b", "has something else than a-z, 0-9 and _"},
-        {"a;drop", "has something else than a-z, 0-9 and _"},
-        {"a\n", "has something else than a-z, 0-9 and _"},
-        {"\xc3\xa9", "has something else than a-z, 0-9 and _"},
+        {"A", "has a character other than a-z, 0-9 and _"},
+        {"a-b", "has a character other than a-z, 0-9 and _"},
+        {"a b", "has a character other than a-z, 0-9 and _"},
+        {"a\"b", "has a character other than a-z, 0-9 and _"},
+        {"a;drop", "has a character other than a-z, 0-9 and _"},
+        {"a\n", "has a character other than a-z, 0-9 and _"},
+        {"\xc3\xa9", "has a character other than a-z, 0-9 and _"},
         {"pg_x", "begins with pg_, which PostgreSQL keeps for itself"},
         {"pg_", "begins with pg_, which PostgreSQL keeps for itself"},
     };
@@ -288,7 +288,7 @@ void test_text_is_mended_and_cut_between_characters(const char *from, size_t siz
 
 /* ---- UUIDs ---- */
 
-void test_uuids_in_either_case(void)
+void test_uuids_are_read_in_either_case(void)
 {
     static const unsigned char expected[16] = {0x01, 0x23, 0x45, 0x67, 0x89, 0xab, 0xcd, 0xef,
                                                0xfe, 0xdc, 0xba, 0x98, 0x76, 0x54, 0x32, 0x10};

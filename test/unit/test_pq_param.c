@@ -1,4 +1,4 @@
-/* Parameters in binary, byte for byte as the server's *_recv functions want them. */
+/* pq: parameters in binary, byte for byte as the *_recv functions of the server read them. */
 #include "unity.h"
 #include "pq_param.h"
 #include "buf.h"
@@ -34,7 +34,7 @@ static void expect(int i, unsigned type, const void *bytes, int size)
     if (size > 0) TEST_ASSERT_EQUAL_MEMORY(bytes, a.values[i], size);
 }
 
-void test_no_parameters(void)
+void test_a_call_may_have_no_parameters(void)
 {
     static const pgw__param none[] = {P_END};
 
@@ -42,7 +42,7 @@ void test_no_parameters(void)
     encode(NULL, 0);
 }
 
-void test_scalars(void)
+void test_scalars_are_encoded_in_binary(void)
 {
     static const unsigned char uuid[16] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16};
     const pgw__param params[] = {P_BOOL(true),       P_BOOL(false), P_INT4(-2),
@@ -60,7 +60,7 @@ void test_scalars(void)
     expect(7, 2950, uuid, 16);
 }
 
-void test_times_count_from_2000(void)
+void test_times_are_encoded_from_2000_on(void)
 {
     const pgw__param params[] = {
         P_TIME_OR_NULL(INT64_C(946684800000000), false), P_TIME_OR_NULL(0, false),
@@ -110,7 +110,7 @@ void test_sized_text_needs_no_end(void)
            2);
 }
 
-void test_arrays_of_numbers(void)
+void test_arrays_of_numbers_are_encoded(void)
 {
     static const int32_t four[] = {1, -1};
     static const int64_t eight[] = {5};
@@ -131,7 +131,7 @@ void test_arrays_of_numbers(void)
     TEST_ASSERT_NULL(a.values[4]);
 }
 
-void test_arrays_with_null_elements(void)
+void test_null_elements_of_arrays_are_encoded(void)
 {
     static const char *const texts[] = {"a", NULL, ""};
     static const char *const jsons[] = {"1", NULL};

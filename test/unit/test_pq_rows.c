@@ -1,5 +1,4 @@
-/* Arrays of an answer, byte for byte as array_send() writes them: of any shape, and none is read
- * beyond its end. */
+/* pq: arrays of an answer, as array_send() writes them: any shape, and no read beyond the end. */
 #include "unity.h"
 #include "name.h"
 #include "pq_int.h"

@@ -1,4 +1,4 @@
-/* queue, reap: settings and counts go as they should, and what is wrong is refused. */
+/* queue, reap: settings and counts are sent and read correctly, and invalid ones are refused. */
 #include "unity.h"
 #include "callkit.h"
 #include "ask.h"
@@ -74,15 +74,15 @@ void test_settings_out_of_their_limits(void)
     TEST_ASSERT_EQUAL_MESSAGE(PGW_EINVAL, pgw_queue_set(FAKE_H, "q", &o), words); \
     ASSERT_SAYS(words)
     BAD("`opts->struct_size` is 0", o.struct_size = 0);
-    BAD("`opts->lease_ms` is 99: allowed is 100 .. 86400000", o.lease_ms = 99);
+    BAD("`opts->lease_ms` is 99: expected 100..86400000", o.lease_ms = 99);
     BAD("`opts->backoff_ms` is -1", o.backoff_ms = -1);
     BAD("`opts->backoff_cap_ms` is 31536000001", o.backoff_cap_ms = 31536000001);
     BAD("`opts->retention_ms` is -1", o.retention_ms = -1);
     BAD("`opts->dead_retention_ms` is 0", o.dead_retention_ms = 0);
-    BAD("`opts->max_attempts` is 0: allowed is 1 .. 1000", o.max_attempts = 0);
+    BAD("`opts->max_attempts` is 0: expected 1..1000", o.max_attempts = 0);
     BAD("`opts->max_bytes` is 0", o.max_bytes = 0);
     BAD("`opts->notify` is 2", o.notify = (pgw_switch)2);
-    BAD("`opts->expired` is 2: allowed is 0 .. 1", o.expired = (pgw_expired)2);
+    BAD("`opts->expired` is 2: expected 0..1", o.expired = (pgw_expired)2);
 #undef BAD
     TEST_ASSERT_EQUAL_INT(0, fake.calls);
 }
@@ -109,7 +109,7 @@ void test_every_verb_wants_a_handle_and_a_name(void)
     TEST_ASSERT_EQUAL_INT(0, fake.calls);
 }
 
-void test_switches(void)
+void test_each_switch_sends_its_statement(void)
 {
     TEST_ASSERT_EQUAL(PGW_OK, pgw_queue_pause(FAKE_H, "q"));
     TEST_ASSERT_EQUAL(PGW__SQL_QUEUE_PAUSE, fake.sql);
@@ -123,7 +123,7 @@ void test_switches(void)
 
 /* ---- counts ---- */
 
-void test_purge_counts(void)
+void test_a_purge_returns_its_count(void)
 {
     static const fake_cell answer[] = {F_INT(9)};
     int64_t n = 5;
@@ -162,7 +162,7 @@ void test_purge_goes_piece_by_piece(void)
     TEST_ASSERT_EQUAL(PGW__SQL_QUEUE_DROP, fake.history[3]);
 }
 
-void test_depth(void)
+void test_the_counts_of_a_depth_are_read(void)
 {
     static const fake_cell answer[] = {F_INT(1), F_INT(2), F_INT(3), F_INT(4),
                                        F_INT(5), F_INT(6), F_INT(7)};

@@ -1,4 +1,4 @@
-/* sema: how one waits for permits: the queue, its head, and the ways out. */
+/* sema: waiting for permits: the queue, its head, and how a wait ends. */
 #include "unity.h"
 #include "token.h"
 #include "ask.h"
@@ -43,7 +43,7 @@ static uint64_t the_epoch(const pgw *h, int n)
     return session.epoch;
 }
 
-static pgw_status the_look(pgw *h, int n)
+static pgw_status stub_check_session(pgw *h, int n)
 {
     return session.look;
 }
@@ -106,7 +106,7 @@ void setUp(void)
     session.epoch = 1;
     session.sqlstate = "";
     pgw__pq_epoch_Stub(the_epoch);
-    pgw__pq_check_session_Stub(the_look);
+    pgw__pq_check_session_Stub(stub_check_session);
     pgw__pq_drop_Stub(the_drop);
     pgw__pq_in_txn_Stub(the_in_txn);
     pgw__pq_sqlstate_Stub(the_sqlstate);
@@ -163,7 +163,7 @@ static void see_token(const pgw__call *call)
     TEST_ASSERT_EQUAL_MEMORY(packed, call->params[1].v.p, 16);
 }
 
-void test_extend_and_release(void)
+void test_extend_and_release_send_the_token(void)
 {
     const pgw_token token = {0x4001, UINT64_C(0x89abcdef01234567)};
 
@@ -311,7 +311,7 @@ void test_a_refused_try_is_one_statement(void)
     ASSERT_SAYS("not enough permits");
 }
 
-void test_wrong_arguments_are_refused_in_words(void)
+void test_wrong_arguments_are_refused_with_a_message(void)
 {
     const pgw_token token = {1, 1};
     pgw_sema_opts o;
@@ -325,7 +325,7 @@ void test_wrong_arguments_are_refused_in_words(void)
     BAD("`opts->permits` is 0", o.permits = 0);
     BAD("`opts->permits` is 10001", o.permits = 10001);
     BAD("`opts->timeout_ms` is -2", o.timeout_ms = -2);
-    BAD("`opts->ttl_ms` is 99: allowed is 100 .. 86400000", o.ttl_ms = 99);
+    BAD("`opts->ttl_ms` is 99: expected 100..86400000", o.ttl_ms = 99);
 #undef BAD
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_sema_acquire(FAKE_H, "", NULL, &got));
     TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_sema_acquire(NULL, "s", NULL, &got));

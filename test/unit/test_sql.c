@@ -1,4 +1,5 @@
-/* sql: the registry is whole, and the schema's name goes where it belongs and nowhere else. */
+/* sql: the registry is complete, and the name of the schema is inserted in the right places only.
+ */
 #include "unity.h"
 #include "sql.h"
 #include "buf.h"

@@ -1,4 +1,4 @@
-/* status: every code, every SQLSTATE row, both sides of the commit. */
+/* status: every code and every SQLSTATE, before and after the commit was sent. */
 #include "unity.h"
 #include "status.h"
 

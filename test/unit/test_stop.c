@@ -1,4 +1,4 @@
-/* stop: counted to two, seen in poll(), from signal handlers and many threads. */
+/* stop: it counts to two, and wakes poll(), from signal handlers and many threads. */
 #include "unity.h"
 #include "stop.h"
 #include "mem.h"
@@ -144,7 +144,7 @@ void test_free_gives_both_descriptors_back(void)
     TEST_ASSERT_EQUAL_INT(before, lowest_free_descriptor());
 }
 
-void test_without_memory(void)
+void test_a_stop_reports_missing_memory(void)
 {
     pgw_stop *other = stop;
 
@@ -155,7 +155,7 @@ void test_without_memory(void)
     oom_end();
 }
 
-void test_without_descriptors(void)
+void test_a_stop_reports_missing_descriptors(void)
 {
     struct rlimit before, none;
     pgw_stop *other = stop;

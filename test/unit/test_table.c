@@ -1,4 +1,4 @@
-/* table: identifiers, and what is made of answers that should not be. The rest needs a server. */
+/* table: identifiers, and answers of an unexpected shape. Other tests of tables need a server. */
 #include "unity.h"
 #include "callkit.h"
 #include "token.h"
@@ -381,7 +381,7 @@ static void lose_the_session(const pgw__call *call)
     fake.status = PGW_ECONN;
 }
 
-void test_a_session_of_ours_comes_back_and_the_callers_does_not(void)
+void test_a_session_of_the_library_reconnects_and_the_callers_does_not(void)
 {
     const step steps[] = {READ, LOST};
 

@@ -1,4 +1,4 @@
-/* token: sixteen bytes on the wire, a UUID for people. */
+/* token: sixteen bytes on the wire, a UUID as text. */
 #include "unity.h"
 #include "token.h"
 #include "name.h"

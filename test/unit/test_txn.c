@@ -1,4 +1,4 @@
-/* txn: what is repeated, what is rolled back, and which status comes out. */
+/* txn: what is repeated, what is rolled back, and the resulting status. */
 #include "unity.h"
 #include "backoff.h"
 #include "buf.h"

@@ -1,4 +1,4 @@
-/* A self-pipe: pokes are heard once, however many they were. */
+/* wake: several pokes of the self-pipe wake up once. */
 #include "unity.h"
 #include "wake.h"
 

@@ -1,5 +1,5 @@
-/* The worker against a server in memory: every answer can be made to fail, and the clock to jump.
- */
+/* The worker against a server in memory. Every answer can fail, and the clock can jump. Longer than
+ * 600 lines: every promise of the worker against one server in memory, with the handlers below. */
 #include "unity.h"
 
 #include <poll.h>
@@ -171,7 +171,7 @@ static void lean_free(void *ctx, void *p)
     free(p);
 }
 
-void test_without_memory_no_worker_is_born_and_nothing_leaks(void)
+void test_without_memory_no_worker_is_created_and_nothing_leaks(void)
 {
     const pgw_allocator lean = {NULL, lean_alloc, lean_realloc, lean_free};
     pgw_status st = PGW_ENOMEM;
@@ -397,7 +397,7 @@ static pgw_verdict beside_a_quarantined_job(pgw_task *task, void *arg)
     }
 }
 
-static void a_thread_looks_for_work_meanwhile(void)
+static void a_thread_claims_meanwhile(void)
 {
     int i;
 
@@ -413,7 +413,7 @@ void test_a_quarantined_job_does_not_begin_while_results_are_on_their_way(void)
 
     fake_jobs("q", 3, 60000);
     fake_quarantine(3);
-    fake_on_complete(a_thread_looks_for_work_meanwhile);
+    fake_on_complete(a_thread_claims_meanwhile);
     set("worker.concurrency", "2");
     set("worker.prefetch", "1");
     start(beside_a_quarantined_job, &thread);
@@ -837,7 +837,7 @@ void test_completions_are_sent_although_claims_fail(void)
     TEST_ASSERT_EQUAL_INT(2, atomic_load(&seen)); /* the first one, and one that failed */
 }
 
-static pgw_verdict no_room_for_the_next_claim(pgw_task *task, void *arg)
+static pgw_verdict no_memory_for_the_next_claim(pgw_task *task, void *arg)
 {
     (void)task, (void)arg;
     if (atomic_fetch_add(&called, 1) == 0) fake_fails(FAKE_CLAIM, PGW_ENOMEM, 1, 1);
@@ -849,7 +849,7 @@ void test_completions_count_although_memory_is_missing_for_the_claim_beside_them
     fake_jobs("q", 20, 60000);
     set("worker.concurrency", "0");
     set("worker.prefetch", "10");
-    TEST_ASSERT_EQUAL_INT(PGW_ENOMEM, run(one, 1, no_room_for_the_next_claim, NULL));
+    TEST_ASSERT_EQUAL_INT(PGW_ENOMEM, run(one, 1, no_memory_for_the_next_claim, NULL));
     TEST_ASSERT_EQUAL_INT(10, fake_count(FAKE_DONE));
     TEST_ASSERT_EQUAL_INT(10, fake_count(FAKE_LEASED));
     TEST_ASSERT_EQUAL_INT64(10, stats.completed);
@@ -1795,7 +1795,7 @@ void test_a_lease_is_lost_once(void)
     TEST_ASSERT_EQUAL_INT64(1, stats.lost);
 }
 
-void test_it_runs_again_when_who_was_left_behind_is_back(void)
+void test_it_runs_again_when_the_handler_that_was_left_behind_has_returned(void)
 {
     pgw_status st = PGW_EMISUSE;
     pthread_t thread;
@@ -2071,7 +2071,7 @@ void test_jobs_that_are_put_off_come_back_twice_as_fast_as_they_run(void)
     int64_t last = 0;
 
     pgw__kind_ran(&kind, 400000);
-    TEST_ASSERT_EQUAL_INT(1, pgw__kind_room(&kind)); /* a quarter of a second for two */
+    TEST_ASSERT_EQUAL_INT(1, pgw__kind_waiting_max(&kind)); /* a quarter of a second for two */
     for (int i = 1; i <= 50; i++) {
         const int64_t ms = pgw__kind_put_off_ms(&kind, 1000000);
 
@@ -2129,11 +2129,11 @@ void test_what_no_handler_can_be_set_with_is_named(void)
     BAD("`kind` has a control character", pgw_worker_handle(w, "a\n", noop, NULL, &o));
     BAD("`fn` is NULL", pgw_worker_handle(w, "a", NULL, NULL, &o));
     BAD("`opts->struct_size`", (o.struct_size = 3, pgw_worker_handle(w, "a", noop, NULL, &o)));
-    BAD("`opts->concurrency` is 0: allowed is 1 .. 1024",
+    BAD("`opts->concurrency` is 0: expected 1..1024",
         (o.concurrency = 0, pgw_worker_handle(w, "a", noop, NULL, &o)));
     BAD("`opts->max_attempts` is -1",
         (o.max_attempts = -1, pgw_worker_handle(w, "a", noop, NULL, &o)));
-    BAD("`opts->timeout_ms` is 0: allowed is 1 ..",
+    BAD("`opts->timeout_ms` is 0: expected 1..",
         (o.timeout_ms = 0, pgw_worker_handle(w, "a", noop, NULL, &o)));
     BAD("`opts->timeout_ms` is 2592000001",
         (o.timeout_ms = 2592000001, pgw_worker_handle(w, "a", noop, NULL, &o)));

@@ -1,4 +1,4 @@
-/* What a worker does next, for every sort of situation. */
+/* worker_plan: the next step of a worker in each situation. */
 #include "unity.h"
 #include "worker_plan.h"
 
@@ -324,7 +324,7 @@ void test_a_waiting_loop_is_stirred_only_for_something_to_do(void)
 
 /* One was settled by its handler, or thrown away since its lease was over: nothing of it is to be
  * told, and who waited for it may claim again. */
-void test_a_waiting_loop_is_stirred_when_the_job_is_gone_that_held_it(void)
+void test_a_waiting_loop_wakes_up_when_the_job_is_gone_that_held_it(void)
 {
     pgw__worker_counts now = v.n;
 

@@ -1,4 +1,4 @@
-# bash completion for pgwork. Queues and schedules are asked for, with a second's patience; ids are not.
+# bash completion for pgwork. It asks the server for queues and schedules, for at most a second.
 _pgwork_queues() {
     timeout 1 pgwork --json -X call.timeout_ms=900 queue list --at-most 1 2>/dev/null |
         sed -n 's/^{"queue":"\([^"\\]*\)".*/\1/p'
@@ -9,7 +9,7 @@ _pgwork_schedules() {
         sed -n 's/^{"schedule":"\([^"\\]*\)".*/\1/p'
 }
 
-# _pgwork_offer COMMAND: the names it prints. Others chose them: compgen -W would run what $(...) in one says.
+# _pgwork_offer COMMAND: offers the names that it prints. Not with compgen -W, which would run a $(...) in a name.
 _pgwork_offer() {
     local name
     COMPREPLY=()
@@ -39,7 +39,7 @@ _pgwork() {
 
     case $prev in
     -d | --dsn-file | -f | --file | -o | --out) COMPREPLY=($(compgen -f -- "$cur")); return ;;
-    --state | -s) # of lock it is a switch
+    --state | -s) # a switch of lock
         [[ $command = lock ]] || { COMPREPLY=($(compgen -W "ready leased delayed dead done cancelled all" -- "$cur")); return; } ;;
     --notify | --payload-visible) COMPREPLY=($(compgen -W "on off" -- "$cur")); return ;;
     --expired) COMPREPLY=($(compgen -W "dead drop" -- "$cur")); return ;;
@@ -64,7 +64,7 @@ _pgwork() {
     case $command in
     migrate) own="--dry-run" verbs="up status" queue= ;;
     queue)
-        verbs="list create set pause resume hold unhold drain purge drop depth"
+        verbs="list create set pause resume hold unhold limit drain purge drop depth"
         case $verb in
         list) own="--at-most" queue= ;;
         depth) own="--at-most" ;;

@@ -1,4 +1,4 @@
-/* The house stands: one version everywhere, and the SQL inside is the SQL of the files. */
+/* The build: one version everywhere, and the embedded SQL is that of the files. */
 #include "unity.h"
 #include "pgwork.h"
 

@@ -1,4 +1,5 @@
-/* The house stands: a private server, a database of our own, the library in one unit. */
+/* The set-up of integration tests: a private server, a database of its own, the library in one
+ * unit. */
 #include "unity.h"
 #include "pgw_all.h"
 #include "pgtemp.h"
@@ -11,7 +12,7 @@ void test_a_statement_runs_in_a_database_of_our_own(void)
     pgtemp_exec("CREATE TABLE t (a int); INSERT INTO t VALUES (1), (2)");
     TEST_ASSERT_EQUAL_INT64(3, pgtemp_number("SELECT sum(a) FROM t"));
     TEST_ASSERT_NOT_NULL(
-        pgtemp_value("SELECT 1 WHERE current_database() ~ '^pgw_it_house_[0-9]+$'"));
+        pgtemp_value("SELECT 1 WHERE current_database() ~ '^pgw_it_setup_[0-9]+$'"));
     TEST_ASSERT_NULL(pgtemp_value("SELECT NULL"));
 }
 

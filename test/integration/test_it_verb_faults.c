@@ -1,5 +1,6 @@
-/* misery: every verb meets every misery that no argument can prevent, and every name that is none.
- * One row a verb, one test a misery: a verb that is added here is tried against all of them. */
+/* Every verb meets every fault that no argument can prevent, and every invalid name. The table has
+ * a row for each verb, and there is a test for each fault. So a new verb is tested against all
+ * faults. */
 #include "unity.h"
 #include "callkit.h"
 #include "pgw_all.h"
@@ -378,7 +379,7 @@ static void meets(size_t i, const char *name, pgw_status expected, const char *w
     if (st != PGW_EINVAL) TEST_ASSERT_TRUE_MESSAGE(*pgw_error_hint(h) != '\0', text);
 }
 
-static pgw *open_in_misery(const char *more)
+static pgw *open_hostile(const char *more)
 {
     char dsn[700];
     const char *pairs[] = {"dsn", dsn, "schema.check", "off", NULL};
@@ -389,7 +390,7 @@ static pgw *open_in_misery(const char *more)
 
 void setUp(void)
 {
-    h = open_in_misery("");
+    h = open_hostile("");
     ASSERT_ST(PGW_OK, pgw_migrate_up(h, NULL), h);
     pgw_close(h);
     h = NULL;
@@ -404,7 +405,7 @@ static const char counts[] =
     "SELECT (SELECT count(*) FROM pgwork.queue) + (SELECT count(*) FROM pgwork.live_job) + "
     "(SELECT count(*) FROM pgwork.semaphore) + (SELECT count(*) FROM pgwork.schedule)";
 
-void test_names_that_are_none(void)
+void test_an_invalid_name_is_refused_by_every_verb(void)
 {
     static char longer[1001];
     const char *const bad[] = {NULL, "", longer, "\xff\xfe", "a\xc3"};
@@ -425,9 +426,9 @@ void test_names_that_are_none(void)
     ASSERT_ST(PGW_OK, pgw_queue_drop(h, "fine", true), h);
 }
 
-void test_a_read_only_server(void)
+void test_a_read_only_server_refuses_every_verb_that_writes(void)
 {
-    h = open_in_misery("options='-c default_transaction_read_only=on'");
+    h = open_hostile("options='-c default_transaction_read_only=on'");
     pgtemp_exec("SELECT pgwork.queue_create('q'); SELECT pgwork.sema_create('q', 2);"
                 "SELECT pgwork.rate_set('q', 1, 1000)");
     for (size_t i = 0; i < VERBS; i++) {
@@ -444,11 +445,11 @@ void test_a_read_only_server(void)
                 "SELECT pgwork.rate_drop('q')");
 }
 
-void test_a_role_without_rights(void)
+void test_a_role_without_rights_is_refused_by_every_verb(void)
 {
     pgtemp_exec(
         "DO $$BEGIN CREATE ROLE pgw_it_nobody; EXCEPTION WHEN duplicate_object THEN NULL; END$$");
-    h = open_in_misery("options='-c role=pgw_it_nobody'");
+    h = open_hostile("options='-c role=pgw_it_nobody'");
     for (size_t i = 0; i < VERBS; i++) meets(i, "q", PGW_EPERM, "no rights");
     TEST_ASSERT_EQUAL_INT64(0, pgtemp_number(counts));
     pgtemp_exec("DROP ROLE IF EXISTS pgw_it_nobody");
@@ -458,18 +459,18 @@ void test_a_schema_that_was_dropped_meanwhile(void)
 {
     pgw *other;
 
-    h = open_in_misery("");
+    h = open_hostile("");
     for (size_t i = 0; i < VERBS; i++) (void)verbs[i].call("q"); /* what is prepared, is */
     pgtemp_exec("DROP SCHEMA pgwork CASCADE");
     for (size_t i = 0; i < VERBS; i++) meets(i, "q", PGW_ESCHEMA, "no schema");
-    other = open_in_misery("");
+    other = open_hostile("");
     ASSERT_ST(PGW_OK, pgw_migrate_up(other, NULL), other);
     pgw_close(other);
     it_enqueue(h, "q", NULL); /* the same handle, as if nothing had been */
     ASSERT_ST(PGW_OK, pgw_queue_drop(h, "q", true), h);
 }
 
-void test_no_server(void)
+void test_without_a_server_every_verb_returns_a_lost_connection(void)
 {
     pgw_conf *conf = it_conf(NULL);
 

@@ -1,5 +1,4 @@
-# The private servers of `run`: gone when interrupted, and a count even where none starts. What it
-# installs.
+# The private servers of `run`: they are removed after an interrupt, and `run` prints a count even without one. Packages that it installs.
 . "$(dirname "$0")/tap"
 with_pg=$top/test/support/with_pg.sh
 chmod 755 "$tmp"
@@ -90,7 +89,7 @@ done
 echo 'create_main_cluster = false' >>"$tmp/conf"
 echo 'exit 101' >"$tmp/policy"
 before=$(files)
-code 'the server, where nobody wants clusters' 0 installs apt_postgresql 0
-code 'the pooler, where nobody wants services' 0 installs apt_pgbouncer 0
+code 'the server, without a cluster of its own' 0 installs apt_postgresql 0
+code 'the pooler, without a service of its own' 0 installs apt_pgbouncer 0
 is 'they are still not wanted' "$(files)" "$before"
 exit 0
