@@ -11,6 +11,7 @@
 enum { GROUPS = 40, LONG = 3000000, NO_LIMIT = 1 << 30 };
 typedef struct member {
     int64_t id, place, since; /* since: the last change */
+    int64_t passed;           /* when it was first passed at its gate; 0: never */
     int state, gate;
     bool kept; /* its place, for a retry */
 } member;
@@ -209,11 +210,17 @@ static void on_admission(groups *g, gate *gt, const member *m, const event *e, s
     const int64_t from = began(g, at);
     if (gt->grp && (held_since(gt, from) || stopped(g, gt, from, e->t)))
         broken(g->c, R_shut, m->id, e, now_set(gt));
-    if (count(g, gt, e->t) > limit_since(g, gt, from)) broken(g->c, R_limit, m->id, e, now_set(gt));
-    for (size_t i = 0; gt->grp && i < gt->n; i++)
-        if (gt->m[i]->state == ST_DELAYED && gt->m[i]->gate == 1 && gt->m[i]->since < from &&
-            gt->m[i]->place < m->place)
-            broken(g->c, R_order, gt->m[i]->id, e, NULL);
+    const int64_t most = limit_since(g, gt, from);
+    if (count(g, gt, e->t) > most) broken(g->c, R_limit, m->id, e, now_set(gt));
+    for (size_t i = 0; gt->grp && i < gt->n; i++) {
+        member *w = gt->m[i];
+        if (w->state != ST_DELAYED || w->gate != 1 || w->since >= from || w->place > m->place)
+            continue;
+        if (!w->passed) w->passed = e->t;
+        /* with more places than one, whom an open transaction has in its hands is passed */
+        if (most == 1 || too_long(g, gt->queue, w->passed, e->t))
+            broken(g->c, R_order, w->id, e, NULL);
+    }
 }
 
 /* Has it room for somebody who waits? Then since when? */
@@ -300,7 +307,7 @@ static void on_truth(groups *g, const event *e, size_t at, int64_t grp, member *
     const bool still = m->kept && m->state == ST_DELAYED; /* at another time */
     m->gate = 0;
     m->kept = e->op == OP_dly && own && policy(g, own) != POLICY_PASS && (e->a[2] || still);
-    m->since = e->t;
+    m->since = e->t, m->passed = 0;
     switch ((int)e->op) {
     case OP_new:
         m->state = e->a[2] ? ST_DELAYED : ST_READY;
