@@ -4,6 +4,7 @@
  * The jobs of the group have the places 1 .. J and commit in any order: one that is urgent, or late, has a small place.
  * Those that may open the gate read the settings, lock the gate, and then take up events and admit in one statement:
  * a claim, which may stay open, and a tick of the reaper, which may lower `low` of admitted jobs. Workers finish jobs,
+ * and hand their places on without the lock,
  * an operator cancels one that waits, the limit changes. All can roll back. -DBLOCK: a dead letter stops the group until
  * an operator decides about it.
  *
@@ -33,11 +34,12 @@ byte low[5], terms_of[5];   /* admitted_job.low, .terms */
 byte row[5];                /* the transaction that has locked the job's row */
 byte limit = LIMIT, group_terms; /* queue */
 byte gate_lock, faults, letters;
-byte most[3];               /* ghost: the highest limit since a transaction began */
+byte most[5];               /* ghost: the highest limit since a transaction began */
 
 /* gate_event: of jobs that came, of settings, what openers leave; and by terms, of jobs that have left */
 byte came = NONE;
 byte left[3] = NONE, credit[3];
+byte in_work = NONE; /* the least place of those that an open transaction deletes */
 
 #define STOPPED (state[1] == LETTER || state[2] == LETTER || state[3] == LETTER || state[4] == LETTER)
 inline note(which, its_place) { which = (its_place < which -> its_place : which) }
@@ -77,6 +79,7 @@ inline take_up()
 #ifndef MUT_LETTER_IGNORED
     shut = STOPPED;
 #endif
+    in_work = start;
     if
     :: start == NONE || shut -> n = 0
     :: start != NONE && !shut && !counted -> n = freed
@@ -174,7 +177,7 @@ inline undo()
 
 inline end_transaction()
 {
-    gate_lock = (gate_lock == me -> 0 : gate_lock);
+    in_work = (gate_lock == me -> NONE : in_work); gate_lock = (gate_lock == me -> 0 : gate_lock);
     most[me] = 0; q_limit = 0; q_terms = 0; start = 0; n = 0; freed = 0; found = 0; last = 0; to = 0; again = 0; before = 0;
     counted = 0; free = 0; shut = 0; my_came = NONE; k = 0;
     do :: k <= CHANGES -> my_left[k] = NONE; my_credit[k] = 0; k++ :: else -> break od; k = 0
@@ -220,16 +223,60 @@ end:
     :: state[4] == s && row[4] == 0 -> j = 4 \
     fi; row[j] = me
 
-/* complete(), _leave() */
+#ifdef MUT_HAND_OLD_TERMS
+#define HAND_TERMS true
+#else
+#define HAND_TERMS (terms_of[j] == q_terms)
+#endif
+#ifdef MUT_HAND_PASSES
+#define STRICT false
+#else
+#define STRICT (q_limit == 1)
+#endif
+#ifdef MUT_HAND_OWN_LOW
+#define HANDED_LOW h
+#else
+#define HANDED_LOW low[j]
+#endif
+
+/* _hand_on(): the next job gets the place, without the lock of the gate; h: none */
+inline hand_on()
+{
+    h = 0; start = low[j];
+#ifndef MUT_HAND_EVENTS_UNSEEN
+    note(start, came); note(start, left[0]); note(start, left[1]); note(start, left[2]); note(start, in_work);
+#endif
+    if
+    :: HAND_TERMS && !(STOPPED) ->
+        k = start + 1;
+        do
+        :: k <= J && state[k] != GATED -> k++
+        :: k <= J && state[k] == GATED && row[k] != 0 && STRICT -> break
+        :: k <= J && state[k] == GATED && row[k] != 0 && !(STRICT) -> k++
+        :: k <= J && state[k] == GATED && row[k] == 0 -> h = k; row[h] = me; break
+        :: k > J -> break
+        od;
+        k = 1; /* nobody is passed, except who is in the hands of another where there are more places than one */
+        do :: k < h -> assert(state[k] != GATED || (row[k] != 0 && q_limit > 1)); k++ :: else -> break od
+    :: else
+    fi; k = 0; start = 0
+}
+
+/* complete(): hands the place on, or leaves an event: also after a hundred times, and at REPEATABLE READ */
 proctype worker(byte me)
 {
-    byte j;
+    byte j, h, k, n, start, q_limit, q_terms;
 end:
     do
-    :: atomic { LOCK_ONE(ADMITTED) };
+    :: atomic { LOCK_ONE(ADMITTED); q_limit = limit; q_terms = group_terms; most[me - 7] = limit };
+       if :: atomic { hand_on() } :: h = 0 fi;
        if
        :: atomic {
-            state[j] = GONE; row[j] = 0;
+            h != 0 -> state[h] = ADMITTED; low[h] = HANDED_LOW; terms_of[h] = terms_of[j]; row[h] = 0; row[j] = 0;
+            state[j] = GONE; low[j] = 0; terms_of[j] = 0;
+            count_admitted(); assert(n <= most[me - 7]); n = 0; h = 0; j = 0; q_limit = 0; q_terms = 0; most[me - 7] = 0 }
+       :: atomic {
+            h == 0 -> state[j] = GONE; row[j] = 0; q_limit = 0; q_terms = 0; most[me - 7] = 0;
 #ifndef MUT_LEAVES_SILENTLY
             note(left[terms_of[j]], low[j]); credit[terms_of[j]]++;
 #endif
@@ -238,9 +285,11 @@ end:
 #endif
             low[j] = 0; terms_of[j] = 0; j = 0 }
 #ifdef BLOCK
-       :: atomic { letters < 1 -> letters++; state[j] = LETTER; row[j] = 0; j = 0 } /* _leave_unfinished() */
+       :: atomic { h == 0 && letters < 1 -> /* _leave_unfinished() */
+            letters++; state[j] = LETTER; row[j] = 0; j = 0; q_limit = 0; q_terms = 0; most[me - 7] = 0 }
 #endif
-       :: atomic { faults < FAULTS -> faults++; row[j] = 0; j = 0 }
+       :: atomic { faults < FAULTS ->
+            faults++; row[j] = 0; row[h] = 0; h = 0; j = 0; q_limit = 0; q_terms = 0; most[me - 7] = 0 }
        fi
     od
 }
@@ -302,6 +351,8 @@ end:
         limit = 3 - limit; group_terms++;
         most[1] = (most[1] && most[1] < limit -> limit : most[1]);
         most[2] = (most[2] && most[2] < limit -> limit : most[2]);
+        most[3] = (most[3] && most[3] < limit -> limit : most[3]);
+        most[4] = (most[4] && most[4] < limit -> limit : most[4]);
         came = 0 }
     od
 }

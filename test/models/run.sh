@@ -102,8 +102,6 @@ found cron -DLIVE -DALL -DMUT_BASE_STAYS
 found cron -DHELD -DMUT_FINISH_WITHOUT_TOKEN
 holds gates -DCANCEL
 holds gates -DW2 -DLIMIT=1
-holds gates -DCHANGES=2
-holds gates -DJ=4
 holds gates -DBLOCK
 holds gates -DLIVE
 found gates -DMUT_NO_LOCK
@@ -117,6 +115,10 @@ found gates -DMUT_LOW_STAYS
 found gates -DCANCEL -DMUT_CANDIDATE_PASSED
 found gates -DMUT_COMES_SILENTLY
 found gates -DMUT_LEAVES_SILENTLY
+found gates -DMUT_HAND_EVENTS_UNSEEN
+found gates -DMUT_HAND_OLD_TERMS
+found gates -DMUT_HAND_OWN_LOW
+found gates -DCANCEL -DMUT_HAND_PASSES
 found gates -DBLOCK -DMUT_LETTER_IGNORED
 found gates -DBLOCK -DMUT_REDRIVE_SILENTLY
 LIST
@@ -136,6 +138,8 @@ holds sema -DROUNDS=1
 holds sema -DROUNDS=1 -DRESIZE
 holds cron -DHELD -DSET_BACK -DNS=3 -DFAULTS=3
 holds gates -DW2 -DCANCEL -DCHANGES=2
+holds gates -DCHANGES=2
+holds gates -DJ=4
 holds gates -DLIVE -DCANCEL
 holds gates -DLIVE -DBLOCK
 LIST
