@@ -365,6 +365,11 @@ public:
         if (retry) opts.retry_ms = retry->count();
         return accepted(pgw_fail(get(), queue_of(j), &ref, 1, &opts));
     }
+    bool progress(const job &j, std::string_view json)
+    {
+        pgw_ref ref = j.ref();
+        return accepted(pgw_progress(get(), queue_of(j), &ref, std::string(json).c_str()));
+    }
     bool snooze(const job &j, milliseconds delay)
     {
         pgw_ref ref = j.ref();
@@ -1020,11 +1025,24 @@ class task {
 public:
     explicit task(pgw_task *t) noexcept : task_(t) {}
     pgwork::job job() const noexcept { return pgwork::job(pgw_task_job(task_)); }
+    /** 0: the database of the worker's constructor; 1: the first one added; and so on. */
+    std::size_t source() const noexcept { return pgw_task_source(task_); }
     int signals() const noexcept { return pgw_task_signals(task_); }
     bool lost() const noexcept { return (signals() & PGW_SIGNAL_LOST) != 0; }
     void output(std::string_view json)
     {
         detail::check(pgw_task_set_output(task_, std::string(json).c_str()));
+    }
+    void progress(std::string_view json)
+    {
+        detail::check(pgw_task_progress(task_, std::string(json).c_str()));
+    }
+    /** What was stored last, also by an earlier attempt. */
+    std::optional<std::string> last_progress()
+    {
+        const char *json;
+        detail::check(pgw_task_last_progress(task_, &json));
+        return json ? std::optional<std::string>(json) : std::nullopt;
     }
     void delay(milliseconds d) noexcept { pgw_task_set_delay(task_, d.count()); }
     pgw_task *get() const noexcept { return task_; }
@@ -1056,6 +1074,12 @@ public:
             pgw_worker_handle(get(), kind.c_str(), call, keep(std::move(fn)), opts);
         if (st < 0) throw error(st, pgw_worker_error(get()));
     }
+    /** Claims from one more database, as pgw_worker_add_source() does. */
+    void add_source(const conf &c)
+    {
+        const pgw_status st = pgw_worker_add_source(get(), c.get());
+        if (st < 0) throw error(st, pgw_worker_error(get()));
+    }
     /** Works until stopped, or until worker.until_empty or worker.max_jobs ends it. */
     void run(stop &s)
     {
@@ -1068,6 +1092,13 @@ public:
     {
         pgw_worker_stats s = PGW_WORKER_STATS_INIT;
         pgw_worker_get_stats(get(), &s);
+        return s;
+    }
+    /** Of one database. */
+    pgw_worker_stats stats(std::size_t source) const noexcept
+    {
+        pgw_worker_stats s = PGW_WORKER_STATS_INIT;
+        pgw_worker_get_source_stats(get(), source, &s);
         return s;
     }
     pgw_worker *get() const noexcept { return worker_.get(); }

@@ -151,6 +151,8 @@ CREATE TABLE pgwork.done_job (
 );
 CREATE INDEX done_job_finished ON pgwork.done_job (queue, finished_at);
 
+CREATE TABLE pgwork.job_history (queue integer, id bigint, progress jsonb, PRIMARY KEY (queue, id)); -- see 0017
+
 -- Cancel requests for leased jobs. Not a column of live_job: a cancel in an open transaction would lock the job.
 CREATE TABLE pgwork.cancel_request (queue integer NOT NULL, id bigint NOT NULL, PRIMARY KEY (queue, id));
 

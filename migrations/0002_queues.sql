@@ -173,7 +173,7 @@ END $$;
 -- The tables whose rows belong to a queue.
 CREATE FUNCTION pgwork._places() RETURNS text[] LANGUAGE sql IMMUTABLE
 RETURN string_to_array('live_job,delayed_job,dead_job,done_job,cancel_request,unique_key,operation,mark,expiring_job,'
-                       'group_rule,admitted_job,gate_event,gate_mark,hold,total,minute', ',');
+                       'group_rule,admitted_job,gate_event,gate_mark,hold,total,minute,job_history', ',');
 
 CREATE FUNCTION pgwork.queue_drop(queue text, force boolean DEFAULT false) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$

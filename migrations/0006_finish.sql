@@ -178,13 +178,7 @@ BEGIN
                                     THEN 'cancel' ELSE 'ok' END, extend.lease_until FROM unnest(mine) m;
     END LOOP;
     IF cardinality(accepted) < cardinality(ids) THEN
-        RETURN QUERY WITH l AS MATERIALIZED (
-            SELECT l.id, l.lease_until FROM pgwork._named(q.id, ids, tokens) t CROSS JOIN LATERAL (
-                SELECT k.id, j.lease_until FROM pgwork.live_job j CROSS JOIN LATERAL pgwork._jobs(j) k
-                 WHERE j.queue = ANY (ARRAY[t.queue]) AND (j.lane, j.pos, j.token) = (t.lane, t.pos, t.token)
-                   AND k.id = ANY (t.named) AND k.id <> ALL (accepted)) l
-        ) SELECT l.id, 'locked', l.lease_until FROM l UNION ALL
-          SELECT r.*, NULL FROM pgwork._refused(q.id, ids, accepted || ARRAY(SELECT l.id FROM l)) r;
+        RETURN QUERY SELECT * FROM pgwork._not_held(q.id, ids, tokens, accepted);
     END IF;
 END $$;
 
@@ -199,7 +193,7 @@ DECLARE
     why CONSTANT text := CASE WHEN verb = 'reap' THEN 'the lease expired: its holder died or hung'
                               ELSE pgwork._cut_text(_requeue.error, 8000) END;
     now_is CONSTANT timestamptz := pgwork._now();
-    returned bigint; keyed bigint[]; keys text[]; grouped bigint[];
+    returned bigint; keyed bigint[]; keys text[]; grouped bigint[]; tried jsonb;
 BEGIN
     PERFORM pg_current_xact_id(); -- before the first position, see 0004_marks.sql
     WITH t AS MATERIALIZED (
@@ -241,8 +235,11 @@ BEGIN
     ) SELECT array_agg(t.id), count(*) FILTER (WHERE t.fate = 'dead'), count(*) FILTER (WHERE t.fate = 'ready'),
              array_agg(t.id) FILTER (WHERE t.fate IN ('dead', 'cancelled') AND t.key IS NOT NULL),
              array_agg(t.key) FILTER (WHERE t.fate IN ('dead', 'cancelled') AND t.key IS NOT NULL),
-             array_agg(t.id) FILTER (WHERE t.fate <> 'ready' AND t.grp IS NOT NULL)
-        INTO accepted, died, returned, keyed, keys, grouped FROM t;
+             array_agg(t.id) FILTER (WHERE t.fate <> 'ready' AND t.grp IS NOT NULL),
+             jsonb_agg(jsonb_build_object('id', t.id, 'attempt', t.attempt, 'holder', t.holder, 'fate', t.fate))
+               FILTER (WHERE refund = 0 OR t.fate = 'cancelled')
+        INTO accepted, died, returned, keyed, keys, grouped, tried FROM t;
+    PERFORM pgwork._note_attempts(q.id, verb, why, tried) WHERE tried IS NOT NULL;
     PERFORM pgwork._leave_unfinished(q, grouped) WHERE grouped IS NOT NULL;
     PERFORM pgwork._free(q.id, keyed, keys) WHERE keyed IS NOT NULL;
     PERFORM pgwork._wake(q.name, returned) WHERE returned > 0 AND q.notify;

@@ -275,6 +275,7 @@ DECLARE
     pruned bigint := 0; n bigint; part record; gaps record; -- between the ids of queues
 BEGIN
     PERFORM pgwork._check_range('batch', batch, 1, 100000), pgwork._settle_cancels(batch), pgwork._sum_reports();
+    pruned := pgwork._prune_history(batch);
     DELETE FROM pgwork.stuck_job s -- no reaper has tried it since
      WHERE s.ctid = ANY (ARRAY(SELECT d.ctid FROM pgwork.stuck_job d
                                 WHERE d.again_at < now_is - interval '1 hour' FOR UPDATE SKIP LOCKED));

@@ -41,7 +41,8 @@ CREATE VIEW pgwork.job AS SELECT q.name AS queue, j.id, j.state, j.kind, j.prior
        CASE WHEN NOT j.finished THEN coalesce(j.max_attempts, q.max_attempts) END AS max_attempts,
        j.holder, j.lease_until, j.run_at, j.created_at, j.finished_at, j.error, j.key, j.tags,
        CASE WHEN v.shown THEN j.payload END AS payload, j.body_bytes, CASE WHEN v.shown THEN j.output END AS output,
-       j.grp, j.expires_at, CASE WHEN v.shown THEN j.meta END AS meta, NOT v.shown AS payload_hidden
+       j.grp, j.expires_at, CASE WHEN v.shown THEN j.meta END AS meta, NOT v.shown AS payload_hidden, CASE WHEN v.shown
+       THEN (SELECT h.progress FROM pgwork.job_history h WHERE h.queue = q.id AND h.id = j.id) END AS progress
   FROM pgwork.queue q CROSS JOIN (SELECT pgwork.sees_payloads() AS ok OFFSET 0) s
  CROSS JOIN LATERAL (SELECT s.ok OR q.payload_visible) v (shown)
   JOIN (SELECT * FROM pgwork._live_job UNION ALL SELECT * FROM pgwork._other_job) j ON j.queue = q.id;
@@ -92,7 +93,8 @@ BEGIN
            CASE WHEN NOT j.finished THEN coalesce(j.max_attempts, q.max_attempts) END,
            j.holder, j.lease_until, j.run_at, j.created_at, j.finished_at, j.error, j.key, j.tags,
            CASE WHEN s.shown THEN j.payload END, j.body_bytes, CASE WHEN s.shown THEN j.output END, j.grp,
-           j.expires_at, CASE WHEN s.shown THEN j.meta END, NOT s.shown
+           j.expires_at, CASE WHEN s.shown THEN j.meta END, NOT s.shown, CASE WHEN s.shown
+           THEN (SELECT h.progress FROM pgwork.job_history h WHERE h.queue = q.id AND h.id = j.id) END
       FROM pgwork._used_queues(job_list.queue) q CROSS JOIN LATERAL (SELECT all_payloads OR q.payload_visible) s (shown)
      CROSS JOIN LATERAL (SELECT k.* FROM pgwork._live_page(q, state, kind, low, high, at_most) l (at)
          CROSS JOIN LATERAL (SELECT * FROM pgwork._live_job k WHERE k.at = l.at OFFSET 0) k

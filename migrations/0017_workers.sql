@@ -1,5 +1,5 @@
--- 0017: reports of workers, and counts made from them; then filters and bulk operations. doc/operations.md shows how to
--- use both.
+-- 0017: reports of workers, and counts made from them; attempts and progress of jobs; filters and bulk operations.
+-- doc/operations.md shows how to use them.
 --
 -- Counts are arrays of 56 numbers (the client writes them, src/worker/worker_report.c):
 --   1 claimed, 2 done, 3 failed, 4 dead, 5 refused, 6 lost; 7 and 8 the sums of waiting and running time in us;
@@ -268,6 +268,141 @@ COMMENT ON FUNCTION pgwork.demand(text, bigint, bigint) IS 'The number of ready 
 COMMENT ON VIEW pgwork.workers IS 'Workers that have reported within 30 s, a row for each of their queues.';
 COMMENT ON VIEW pgwork.minutes IS 'What happened in each queue by minute, for a week; minutes without a change have no row.';
 
+-- ---- attempts and progress ----
+--
+-- Known of a job beside its row: attempts that failed, and what its holder reported. There is nothing of a job that
+-- succeeds at once and reports nothing. Not a column of live_job: each update would copy the payload, or a batch row.
+
+ALTER TABLE pgwork.job_history
+    ADD progress_at timestamptz, ADD attempts jsonb NOT NULL DEFAULT '[]', -- the oldest first
+    ADD noted_at timestamptz NOT NULL DEFAULT pgwork._now(),
+    ADD look_at timestamptz NOT NULL DEFAULT pgwork._now() + interval '1 minute', -- then: is the job still there?
+    SET (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02);
+CREATE INDEX job_history_look_at ON pgwork.job_history (look_at);
+
+-- For _requeue(): jobs whose attempt is over, each with its fate. The last 25 attempts are kept.
+CREATE FUNCTION pgwork._note_attempts(queue integer, verb text, error text, tried jsonb) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    cut CONSTANT text := pgwork._cut_text(error, 2000); now_is CONSTANT timestamptz := pgwork._now();
+    word CONSTANT text := CASE verb WHEN 'reap' THEN 'lost' WHEN 'dead' THEN 'dead' ELSE 'failed' END;
+BEGIN
+    INSERT INTO pgwork.job_history AS h (queue, id, noted_at, look_at, attempts)
+    SELECT _note_attempts.queue, t.id, now_is, now_is + interval '1 minute', jsonb_build_array(jsonb_build_object(
+               'attempt', t.attempt, 'ended_at', now_is, 'holder', t.holder, 'error', cut,
+               'ended', CASE t.fate WHEN 'cancelled' THEN t.fate ELSE word END))
+      FROM jsonb_to_recordset(tried) t (id bigint, attempt integer, holder text, fate text) ORDER BY t.id
+        ON CONFLICT ON CONSTRAINT job_history_pkey DO UPDATE
+       SET attempts = CASE WHEN jsonb_array_length(h.attempts) >= 25 THEN h.attempts - 0 ELSE h.attempts END
+                      || excluded.attempts;
+END $$;
+
+CREATE FUNCTION pgwork.job_attempts(queue text, id bigint)
+RETURNS TABLE (attempt integer, ended_at timestamptz, ended text, holder text, error text)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
+    SELECT a.attempt, a.ended_at, a.ended, a.holder, a.error
+      FROM pgwork.queue q JOIN pgwork.job_history h ON h.queue = q.id AND h.id = $2
+     CROSS JOIN LATERAL ROWS FROM (jsonb_to_recordset(h.attempts)
+               AS (attempt integer, ended_at timestamptz, ended text, holder text, error text))
+           WITH ORDINALITY a (attempt, ended_at, ended, holder, error, i)
+     WHERE $1 IS NULL OR q.name = $1 ORDER BY q.id, a.i
+$$;
+
+-- By one snapshot: with two a job that just moves could be missed. A job that failed lies in no batch row (shared).
+CREATE FUNCTION pgwork._is_there(queue integer, one bigint, shared boolean) RETURNS boolean
+LANGUAGE plpgsql STABLE AS $$
+#variable_conflict use_column
+DECLARE q CONSTANT integer := _is_there.queue;
+BEGIN
+    RETURN EXISTS (SELECT FROM generate_series(0, 19) l CROSS JOIN LATERAL (
+                       SELECT FROM pgwork.live_job j
+                        WHERE j.queue = q AND j.lane = l::smallint AND j.pos = one AND j.id IS NULL OFFSET 0) j)
+        OR EXISTS (SELECT FROM pgwork.live_job j WHERE j.queue = q AND j.id = one AND j.ids IS NULL)
+        OR EXISTS (SELECT FROM pgwork.delayed_job j WHERE j.queue = q AND j.id = one)
+        OR EXISTS (SELECT FROM pgwork.dead_job j WHERE j.queue = q AND j.id = one)
+        OR EXISTS (SELECT FROM pgwork.done_job j WHERE j.queue = q AND j.id = one)
+        OR shared AND EXISTS (SELECT FROM pgwork.live_job j
+                               WHERE j.queue = q AND j.id BETWEEN one & ~524287::bigint AND one AND j.last_id >= one
+                                 AND one = ANY (j.ids) AND one <> ALL (coalesce(j.gone_ids, '{}')));
+END $$;
+
+-- Part of prune(): deletes histories of jobs that are gone. If the job is there, it is looked for again when as much
+-- time has passed as since the first entry: a minute at least, a day at most. How many were looked at.
+CREATE FUNCTION pgwork._prune_history(batch integer) RETURNS bigint LANGUAGE plpgsql
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET plan_cache_mode = force_generic_plan SET jit = off AS $$
+DECLARE now_is CONSTANT timestamptz := pgwork._now(); n bigint;
+BEGIN
+    WITH due AS MATERIALIZED (
+        SELECT h.ctid AS at, h.noted_at, pgwork._is_there(h.queue, h.id, h.progress IS NOT NULL) AS there
+          FROM pgwork.job_history h WHERE h.look_at <= now_is ORDER BY h.look_at LIMIT batch FOR UPDATE SKIP LOCKED
+    ), d AS (DELETE FROM pgwork.job_history h USING due WHERE h.ctid = due.at AND NOT due.there
+    ), u AS (UPDATE pgwork.job_history h
+                SET look_at = now_is + least(greatest(now_is - due.noted_at, interval '1 minute'), interval '1 day')
+               FROM due WHERE h.ctid = due.at AND due.there
+    ) SELECT count(*) INTO n FROM due;
+    RETURN n;
+END $$;
+
+-- For verbs that skip locked rows: the jobs that were not accepted. locked: the caller holds the job, and another
+-- transaction has locked its row.
+CREATE FUNCTION pgwork._not_held(queue integer, ids bigint[], tokens uuid[], accepted bigint[])
+RETURNS TABLE (id bigint, status text, lease_until timestamptz) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY WITH l AS MATERIALIZED (
+        SELECT l.id, l.lease_until FROM pgwork._named(_not_held.queue, ids, tokens) t CROSS JOIN LATERAL (
+            SELECT k.id, j.lease_until FROM pgwork.live_job j CROSS JOIN LATERAL pgwork._jobs(j) k
+             WHERE j.queue = ANY (ARRAY[t.queue]) AND (j.lane, j.pos, j.token) = (t.lane, t.pos, t.token)
+               AND k.id = ANY (t.named) AND k.id <> ALL (accepted)) l
+    ) SELECT l.id, 'locked', l.lease_until FROM l UNION ALL
+      SELECT r.*, NULL FROM pgwork._refused(_not_held.queue, ids, accepted || ARRAY(SELECT l.id FROM l)) r;
+END $$;
+
+-- Progress of jobs, by their holder: one value for each, or NULL to forget it. Never waits for a locked job, as
+-- extend(). The lock on the job's row keeps others from taking it away until this commits.
+CREATE FUNCTION pgwork.progress(queue text, ids bigint[], tokens uuid[], progress jsonb[])
+RETURNS TABLE (id bigint, status text) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+#variable_conflict use_column
+DECLARE
+    q CONSTANT pgwork.queue := pgwork._queue(progress.queue); given CONSTANT jsonb[] := progress.progress;
+    its_tokens CONSTANT uuid[] := pgwork._tokens(ids, tokens); now_is CONSTANT timestamptz := pgwork._now();
+    accepted bigint[];
+BEGIN
+    PERFORM pgwork._refuse_unless(coalesce(cardinality(given), 0) = cardinality(ids), 'progress',
+                                  coalesce(cardinality(given), 0) || ' values',
+                                  cardinality(ids) || ', one for each id');
+    PERFORM pgwork._refuse_unless(s.bytes <= 65536, 'progress', s.bytes || ' bytes', '0 .. 65536 bytes')
+       FROM (SELECT octet_length(v::text) AS bytes FROM unnest(given) v) s WHERE s.bytes IS NOT NULL;
+    WITH held AS MATERIALIZED (
+        SELECT k.id, t.token FROM pgwork._named(q.id, ids, its_tokens) t CROSS JOIN LATERAL (
+               SELECT j FROM pgwork.live_job j
+                WHERE j.queue = ANY (ARRAY[t.queue]) AND (j.lane, j.pos, j.token) = (t.lane, t.pos, t.token)
+                  FOR NO KEY UPDATE SKIP LOCKED) l
+         CROSS JOIN LATERAL pgwork._jobs(l.j) k WHERE k.id = ANY (t.named)
+    ), n AS (
+        INSERT INTO pgwork.job_history AS h (queue, id, progress, progress_at)
+        SELECT DISTINCT ON (u.id) q.id, u.id, u.value, now_is FROM unnest(ids, its_tokens, given) u (id, token, value)
+          JOIN held USING (id, token) ORDER BY u.id
+            ON CONFLICT ON CONSTRAINT job_history_pkey
+            DO UPDATE SET progress = excluded.progress, progress_at = excluded.progress_at RETURNING h.id
+    ) SELECT coalesce(array_agg(n.id), '{}') INTO accepted FROM n;
+    IF cardinality(accepted) < cardinality(ids) THEN
+        RETURN QUERY SELECT r.id, r.status FROM pgwork._not_held(q.id, ids, its_tokens, accepted) r;
+    END IF;
+END $$;
+
+-- The progress of a job as it was last reported, also by an earlier attempt, for its present holder.
+CREATE FUNCTION pgwork.job_progress(queue text, id bigint) RETURNS jsonb
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+    SELECT h.progress FROM pgwork.job_history h WHERE h.queue = (SELECT (pgwork._queue($1)).id) AND h.id = $2
+$$;
+
+COMMENT ON FUNCTION pgwork.job_attempts IS 'The last 25 attempts that failed: when, how, by whom, and the error.';
+COMMENT ON FUNCTION pgwork.progress IS 'Stores the progress of jobs. Returns refused jobs: stale, gone or locked.';
+COMMENT ON FUNCTION pgwork.job_progress IS 'The last progress of a job, also of an earlier attempt. NULL: none.';
+
 -- ---- filters and bulk operations ----
 --
 -- A filter is an object with any of: queue, state, kind, tag, key, group, holder, error, created_from, created_to. Lists
@@ -393,6 +528,8 @@ BEGIN
          WHERE k.queue = q.id AND k.key = u.x AND k.id = ANY (ready || moved);
         WITH e AS (DELETE FROM pgwork.expiring_job e WHERE e.queue = q.id AND e.id = ANY (ready || moved) RETURNING e.id, e.at)
         SELECT count(pgwork._note_expiry(target.id, e.id, e.at)) INTO n FROM e;
+        UPDATE pgwork.job_history h SET queue = target.id WHERE h.queue = q.id AND h.id = ANY (ready || moved)
+           AND NOT EXISTS (SELECT FROM pgwork.job_history o WHERE o.queue = target.id AND o.id = h.id); -- after a restore ids come again
     END IF;
     PERFORM pgwork._leave_gates(q.id, ready || moved);
     n := coalesce(cardinality(ready), 0) + coalesce(cardinality(moved), 0);

@@ -43,10 +43,10 @@ DECLARE
     viewers CONSTANT text[] := ARRAY[
         'depth', 'queue_list', 'job_list', 'absent', 'lock_list', 'sema_list', 'sema_holders', 'cron_next', 'cron_times',
         'table_list', 'foreign_locks', 'sees_payloads', 'queue_counts', 'worker_list', 'overdue', 'demand', 'job_search',
-        'dead_errors', 'error_sort', 'queue_holds', 'rate_list', 'group_list'];
+        'dead_errors', 'error_sort', 'queue_holds', 'rate_list', 'group_list', 'job_attempts'];
     workers CONSTANT text[] := ARRAY[
         'enqueue', 'enqueue_many', 'claim', 'claim_batch', 'extend', 'complete', 'fail', 'snooze', 'hold', 'release', 'absent', 'idle', 'awake', 'set_aside',
-        'reap', 'promote', 'prune', 'maintain', 'beat', 'queue_list', 'worker_report', 'group_hold', 'group_list',
+        'reap', 'promote', 'prune', 'maintain', 'beat', 'queue_list', 'worker_report', 'group_hold', 'group_list', 'progress', 'job_progress',
         'lock_key', 'lock_acquire', 'lock_acquire_xact', 'lock_queue', 'lock_wait', 'lock_release', 'lock_forget', 'lock_is_free', 'lock_list', 'fence_ok',
         'sema_acquire', 'sema_wait', 'sema_leave', 'sema_extend', 'sema_release', 'sema_list', 'sema_holders',
         'rate_take', 'rate_list', 'queue_holds',

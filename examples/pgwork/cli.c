@@ -429,6 +429,16 @@ const char *cli_queue_state(const pgw_queue_info *q, char text[CLI_QUEUE_STATE])
     return text;
 }
 
+const char *cli_queue_word(const pgw_queue_info *q, char text[CLI_QUEUE_STATE])
+{
+    const pgw_depth *d = q->depth;
+    const char *state = cli_queue_state(q, text);
+    if (state) return state;
+    if (d->leased > 0) return "active";
+    if (d->ready > 0) return "waiting";
+    return d->gated > 0 ? "gated" : d->delayed > 0 ? "delayed" : "empty";
+}
+
 void cli_say_why(cli *c, const char *name)
 {
     const char *why = NULL;

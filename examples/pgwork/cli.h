@@ -93,6 +93,9 @@ void cli_check_queue(cli *c, const char *name);
  * "draining" or "closed". NULL: the queue is open. */
 #define CLI_QUEUE_STATE 64
 const char *cli_queue_state(const pgw_queue_info *q, char text[CLI_QUEUE_STATE]);
+/** The same; for an open queue a word for its counts: "active", "waiting", "gated", "delayed" or
+ * "empty". */
+const char *cli_queue_word(const pgw_queue_info *q, char text[CLI_QUEUE_STATE]);
 /** Prints why nothing can be claimed from queue @p name, as far as this role may see it. */
 void cli_say_why(cli *c, const char *name);
 
@@ -150,6 +153,7 @@ int cmd_release(cli *c, int argc, char **argv);
 int cmd_snooze(cli *c, int argc, char **argv);
 int cmd_reap(cli *c, int argc, char **argv);
 int cmd_ls(cli *c, int argc, char **argv);
+int cmd_progress(cli *c, int argc, char **argv);
 int cmd_show(cli *c, int argc, char **argv);
 int cmd_cancel(cli *c, int argc, char **argv);
 int cmd_reschedule(cli *c, int argc, char **argv);
@@ -159,6 +163,7 @@ int cmd_bulk(cli *c, int argc, char **argv);
 int cmd_log(cli *c, int argc, char **argv);
 int cmd_cron(cli *c, int argc, char **argv);
 int cmd_stats(cli *c, int argc, char **argv);
+int cmd_top(cli *c, int argc, char **argv);
 int cmd_workers(cli *c, int argc, char **argv);
 int cmd_wait(cli *c, int argc, char **argv);
 int cmd_demand(cli *c, int argc, char **argv);

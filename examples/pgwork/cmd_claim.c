@@ -89,7 +89,7 @@ int cmd_claim(cli *c, int argc, char **argv)
     if (st < 0) return signals_failed(c, st);
     for (size_t i = 0; i < pgw_batch_count(b); i++) {
         if (c->json) {
-            out_job(pgw_batch_job(b, i), true, 0);
+            out_job(pgw_batch_job(b, i), true, 0, NULL);
         } else {
             claim_print(pgw_batch_job(b, i));
         }

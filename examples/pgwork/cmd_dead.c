@@ -27,7 +27,7 @@ static int dead_each(const pgw_job *job, void *arg)
     l->count++;
     l->last = pgw_job_id(job);
     if (l->json) {
-        out_job(job, false, 0);
+        out_job(job, false, 0, NULL);
         return 0;
     }
     table_int(&l->rows, pgw_job_id(job));

@@ -3,6 +3,7 @@
  * pgwork ls: jobs in columns, without payloads.
  */
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "filter.h"
@@ -10,6 +11,8 @@
 #include "out.h"
 #include "running.h"
 #include "text.h"
+
+#define LS_PROGRESS 40 /* bytes that are shown, and the rest of a character */
 
 typedef struct listing {
     bool json;
@@ -39,6 +42,20 @@ static void ls_when(listing *l, const pgw_job *job)
     table_text(&l->rows, when);
 }
 
+/* The beginning of it. The last column, so that it widens no other. */
+static void ls_progress(listing *l, const pgw_job *job)
+{
+    const char *progress = pgw_job_progress(job);
+    size_t size = progress ? strlen(progress) : 0, n = 0;
+    while (n < size && n < LS_PROGRESS) {
+        n += text_utf8_char((const unsigned char *)progress + n, size - n);
+    }
+    char *shown = cli_copy(progress ? progress : "", n + 4);
+    if (n < size) strcpy(shown + n, "...");
+    table_text(&l->rows, shown);
+    free(shown);
+}
+
 static int ls_each(const pgw_job *job, void *arg)
 {
     listing *l = arg;
@@ -47,7 +64,7 @@ static int ls_each(const pgw_job *job, void *arg)
     l->count++;
     l->last = pgw_job_id(job);
     if (l->json) {
-        out_job(job, false, running_since_us(&l->jobs, job));
+        out_job(job, false, running_since_us(&l->jobs, job), NULL);
         return 0;
     }
     table_int(&l->rows, pgw_job_id(job));
@@ -62,6 +79,7 @@ static int ls_each(const pgw_job *job, void *arg)
     since_us = running_since_us(&l->jobs, job);
     table_age(&l->rows, since_us ? (l->now_us - since_us) / 1000 : -1);
     table_text(&l->rows, pgw_job_holder(job));
+    ls_progress(l, job);
     return 0;
 }
 
@@ -100,12 +118,13 @@ int cmd_ls(cli *c, int argc, char **argv)
                  "late it is, when a delayed job is due, or how long ago a job was finished.\n"
                  "RUNS shows how long a job has been with its handler, from a second on. If\n"
                  "there may be more, stderr prints the --after option for the next page.",
-        .more = "With --json each job is a line with everything that `pgwork show` prints. Ends\n"
-                "with 1 when no job was found.",
+        .more = "With --json each job is a line with everything that `pgwork show` prints, except\n"
+                "its attempts. Ends with 1 when no job was found.",
         .max = 1,
     };
-    static const char *const headings[] = {"ID>",      "QUEUE", "STATE", "KIND",  "PRIO>",
-                                           "ATTEMPT>", "AGE>",  "WHEN>", "RUNS>", "HOLDER"};
+    static const char *const headings[] = {"ID>",   "QUEUE",    "STATE",   "KIND",
+                                           "PRIO>", "ATTEMPT>", "AGE>",    "WHEN>",
+                                           "RUNS>", "HOLDER",   "PROGRESS"};
     args a;
     int code = opts_parse(c, &a, &use, opts, argc, argv);
     if (code != OPTS_GO) return code;

@@ -19,17 +19,6 @@ typedef struct sample {
     table rows;
 } sample;
 
-/* The column STATE, from the settings and the counts. */
-static const char *stats_state(const pgw_queue_info *q, char text[CLI_QUEUE_STATE])
-{
-    const pgw_depth *d = q->depth;
-    const char *state = cli_queue_state(q, text);
-    if (state) return state;
-    if (d->leased > 0) return "active";
-    if (d->ready > 0) return "waiting";
-    return d->gated > 0 ? "gated" : d->delayed > 0 ? "delayed" : "empty";
-}
-
 static int stats_each(const pgw_queue_info *q, void *arg)
 {
     sample *s = arg;
@@ -45,7 +34,7 @@ static int stats_each(const pgw_queue_info *q, void *arg)
         out_begin(&o);
         out_time(&o, "time", s->now_us);
         out_text(&o, "queue", q->name);
-        out_text(&o, "state", stats_state(q, NULL));
+        out_text(&o, "state", cli_queue_word(q, NULL));
         out_int(&o, "ready", d->ready);
         out_int(&o, "leased", d->leased);
         out_int(&o, "delayed", d->delayed);
@@ -57,7 +46,7 @@ static int stats_each(const pgw_queue_info *q, void *arg)
         return 0;
     }
     table_text(&s->rows, q->name);
-    table_text(&s->rows, stats_state(q, text));
+    table_text(&s->rows, cli_queue_word(q, text));
     table_int(&s->rows, d->ready);
     table_int(&s->rows, d->leased);
     table_int(&s->rows, d->delayed);

@@ -20,7 +20,7 @@ static int wait_report(const cli *c, int64_t id, const pgw_job *job)
             "job %" PRId64 " is over, or never existed: its queue keeps no finished jobs", id);
     }
     if (c->json) {
-        out_job(job, false, 0);
+        out_job(job, false, 0, NULL);
     } else if (output) {
         buf t = {0};
         buf_add_json_text(&t, output);

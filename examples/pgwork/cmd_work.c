@@ -40,13 +40,14 @@ typedef struct work {
     char *const *command; /* NULL: only some kinds have a command */
     bool keep_output, literal, body;
     int64_t grace_ms, later_ms;
-    int hold;      /* exit code that holds the queue; 0: none */
-    work_end *end; /* of the worker */
+    int hold;              /* exit code that holds the queue; 0: none */
+    const wordlist *files; /* of -d: a database each; none: that of the environment */
+    work_end *end;         /* of the worker */
 } work;
 
 /* -- the environment of a command ----------------------------------------------------------- */
 
-#define WORK_VARIABLES 6
+#define WORK_VARIABLES 7
 
 static char *work_variable(const char *name, const char *value)
 {
@@ -74,8 +75,10 @@ static bool work_sets(char *const *ours, const char *variable)
 
 /* Replaces inherited variables, because the command of another worker may run this one. Of a name
  * that is there twice, getenv() uses the first, and shells use the last. */
-static char **work_environment(const pgw_job *job)
+static char **work_environment(const work *w, const pgw_task *task)
 {
+    const pgw_job *job = pgw_task_job(task);
+    size_t source = pgw_task_source(task);
     size_t count = 0, n = WORK_VARIABLES;
     char token[PGW_TOKEN_TEXT_SIZE];
     while (environ[count]) count++;
@@ -86,6 +89,7 @@ static char **work_environment(const pgw_job *job)
     env[3] = work_variable("PGWORK_QUEUE", pgw_job_queue(job));
     env[4] = work_variable("PGWORK_KIND", pgw_job_kind(job));
     env[5] = work_variable("PGWORK_TOKEN", pgw_token_format(pgw_job_ref(job).token, token));
+    env[6] = work_variable("PGWORK_DSN_FILE", w->files->count ? w->files->at[source] : "");
     for (size_t i = 0; i < count; i++) {
         if (!work_sets(env, environ[i])) env[n++] = environ[i];
     }
@@ -270,7 +274,7 @@ static pgw_verdict work_job(pgw_task *task, void *arg)
         return work_failed(w, task, ours ? PGW_VERDICT_RETRY : PGW_VERDICT_DEAD, why, NULL);
     }
     child ch = {.argv = filled ? filled : w->command,
-                .envp = work_environment(job),
+                .envp = work_environment(w, task),
                 .input = w->body ? body : payload,
                 .input_size = w->body   ? body_size
                               : payload ? strlen(payload)
@@ -292,11 +296,13 @@ static pgw_verdict work_job(pgw_task *task, void *arg)
 
 /* -- the worker ----------------------------------------------------------------------------- */
 
-static void work_summary(const cli *c, const pgw_worker_stats *s)
+/* @p file: of which database; NULL: of all. */
+static void work_summary(const cli *c, const pgw_worker_stats *s, const char *file)
 {
     if (c->json) {
         out o;
         out_begin(&o);
+        if (file) out_text(&o, "dsn_file", file);
         out_int(&o, "claimed", s->claimed);
         out_int(&o, "completed", s->completed);
         out_int(&o, "failed", s->failed);
@@ -310,14 +316,27 @@ static void work_summary(const cli *c, const pgw_worker_stats *s)
         return;
     }
     cli_say(c,
-            "%" PRId64 " completed, %" PRId64 " failed, %" PRId64 " dead, %" PRId64
+            "%s%s%" PRId64 " completed, %" PRId64 " failed, %" PRId64 " dead, %" PRId64
             " snoozed, %" PRId64 " released, %" PRId64 " refused, %" PRId64 " lost",
-            s->completed, s->failed, s->dead, s->snoozed, s->released, s->refused, s->lost);
+            file ? file : "", file ? ": " : "", s->completed, s->failed, s->dead, s->snoozed,
+            s->released, s->refused, s->lost);
+}
+
+static void work_summaries(const work *w, const pgw_worker *worker)
+{
+    pgw_worker_stats s = PGW_WORKER_STATS_INIT;
+    for (size_t i = 0; w->files->count > 1 && i < w->files->count; i++) {
+        pgw_worker_get_source_stats(worker, i, &s);
+        work_summary(w->c, &s, w->files->at[i]);
+    }
+    pgw_worker_get_stats(worker, &s);
+    work_summary(w->c, &s, NULL);
 }
 
 typedef struct work_news {
     const cli *c;
     const args *a;
+    size_t databases;
 } work_news;
 
 /* Called after the first claim. */
@@ -325,12 +344,16 @@ static void work_announce(void *arg)
 {
     const cli *c = ((const work_news *)arg)->c;
     const args *a = ((const work_news *)arg)->a;
+    size_t databases = ((const work_news *)arg)->databases;
     buf t = {0};
+    char from[48] = "";
     for (int i = 0; i < a->count; i++) {
         if (i > 0) buf_puts(&t, ", ");
         buf_puts(&t, a->at[i]);
     }
-    cli_say(c, "working on %s, %s at a time", t.at, pgw_conf_get(c->conf, "worker.concurrency"));
+    if (databases > 1) snprintf(from, sizeof from, " of %zu databases", databases);
+    cli_say(c, "working on %s%s, %s at a time", t.at, from,
+            pgw_conf_get(c->conf, "worker.concurrency"));
     buf_free(&t);
     sd_notify("READY=1");
 }
@@ -364,47 +387,86 @@ static void work_check_queues(cli *c, const args *a)
     for (int i = 0; i < a->count; i++) cli_check_queue(c, a->at[i]);
 }
 
-static int work_run(cli *c, work *all, size_t n, const kinds *k, const args *a, bool once)
+static int work_set_holder(pgw_conf *conf, const char *holder)
+{
+    if (!holder || pgw_conf_set(conf, "holder", holder) == PGW_OK) return CLI_DONE;
+    return cli_fail(CLI_USAGE, NULL, "%s", pgw_conf_error(conf));
+}
+
+/* The databases of all files of -d but the first. */
+static int work_add_sources(const work *w, pgw_worker *worker)
+{
+    for (size_t i = 1; i < w->files->count; i++) {
+        cli c = *w->c;
+        pgw_conf *conf;
+        c.dsn_file = w->files->at[i];
+        int code = cli_configure(&c, &conf);
+        if (code != CLI_DONE) return code;
+        code = work_set_holder(conf, pgw_conf_get(w->c->conf, "holder"));
+        pgw_status st = code == CLI_DONE ? pgw_worker_add_source(worker, conf) : PGW_OK;
+        pgw_conf_free(conf);
+        if (st < 0) return cli_fail_with(st, pgw_worker_error(worker), NULL);
+        if (code != CLI_DONE) return code;
+    }
+    return CLI_DONE;
+}
+
+/* Handlers by kind, and databases. */
+static int work_equip(pgw_worker *worker, work *all, const kinds *k)
+{
+    for (size_t i = 0; i < k->count; i++) {
+        pgw_status st = pgw_worker_handle(worker, k->at[i].name, work_job, &all[i], &k->at[i].opts);
+        if (st < 0) return cli_fail_with(st, pgw_worker_error(worker), NULL);
+    }
+    return work_add_sources(&all[k->count], worker);
+}
+
+/* The exit code of a worker that has run. */
+static int work_outcome(const work *w, const pgw_worker *worker, pgw_status st, bool once)
+{
+    bool stopped = pgw_stop_count(w->c->stop) > 1;
+    pgw_worker_stats s = PGW_WORKER_STATS_INIT;
+    if (st < 0) {
+        int code = cli_fail_with(st, pgw_worker_error(worker), NULL);
+        /* even KILL did not end the command: report the signal, not the timeout */
+        return st == PGW_ETIMEDOUT && stopped ? signals_code() : code;
+    }
+    if (w->end->broken) {
+        return cli_fail(w->end->broken == ENOENT ? 127 : 126,
+                        "the job was requeued, no attempt was counted", "cannot start %s: %s",
+                        w->end->command, strerror(w->end->broken));
+    }
+    if (stopped) return signals_code();
+    pgw_worker_get_stats(worker, &s);
+    return once && s.completed == 0 ? CLI_NOTHING : CLI_DONE;
+}
+
+static int work_run(cli *c, work *all, const kinds *k, const args *a, bool once)
 {
     pgw_worker *worker;
     pgw_worker_stats s = PGW_WORKER_STATS_INIT;
-    work_news news = {c, a};
-    work *w = &all[n - 1];
+    work *w = &all[k->count];
+    work_news news = {c, a, w->files->count};
     pgw_status st =
         pgw_worker_new(c->conf,
                        &(pgw_worker_spec){sizeof(pgw_worker_spec), (const char *const *)a->at,
                                           (size_t)a->count, w->command ? work_job : NULL, NULL, w},
                        &worker);
     if (st < 0) return work_refused(c, w, a, st);
-    for (size_t i = 0; i < k->count; i++) {
-        st = pgw_worker_handle(worker, k->at[i].name, work_job, &all[i], &k->at[i].opts);
-        if (st < 0) {
-            int code = cli_fail_with(st, pgw_worker_error(worker), NULL);
-            pgw_worker_free(worker);
-            return code;
-        }
+    int code = work_equip(worker, all, k);
+    if (code != CLI_DONE) {
+        pgw_worker_free(worker);
+        return code;
     }
     pgw_worker_on_ready(worker, work_announce, &news);
     st = pgw_worker_run(worker, c->stop);
     sd_notify("STOPPING=1");
+    code = work_outcome(w, worker, st, once);
     pgw_worker_get_stats(worker, &s);
-    int code = CLI_DONE;
-    if (st < 0) {
-        code = cli_fail_with(st, pgw_worker_error(worker), NULL);
-        /* even KILL did not end the command: report the signal, not the timeout */
-        if (st == PGW_ETIMEDOUT && pgw_stop_count(c->stop) > 1) code = signals_code();
-    } else if (w->end->broken) {
-        code = cli_fail(w->end->broken == ENOENT ? 127 : 126,
-                        "the job was requeued, no attempt was counted", "cannot start %s: %s",
-                        w->end->command, strerror(w->end->broken));
-    } else if (pgw_stop_count(c->stop) > 1) {
-        code = signals_code();
-    } else if (once) {
-        code = s.completed > 0 ? CLI_DONE : CLI_NOTHING;
-    }
+    if (st >= 0 && s.claimed == 0 && w->files->count < 2 && pgw_stop_count(c->stop) == 0)
+        work_check_queues(c, a);
+    work_summaries(w, worker);
     pgw_worker_free(worker);
-    if (st >= 0 && s.claimed == 0 && pgw_stop_count(c->stop) == 0) work_check_queues(c, a);
-    work_summary(c, &s);
     return cli_finish(code);
 }
 
@@ -540,10 +602,7 @@ static int work_configure(cli *c, const work_given *g, int64_t grace_ms)
         pgw_conf_set(c->conf, "worker.until_empty", "on") != PGW_OK) {
         return cli_fail(CLI_OTHER, NULL, "%s", pgw_conf_error(c->conf));
     }
-    if (g->holder && pgw_conf_set(c->conf, "holder", g->holder) != PGW_OK) {
-        return cli_fail(CLI_USAGE, NULL, "%s", pgw_conf_error(c->conf));
-    }
-    return CLI_DONE;
+    return work_set_holder(c->conf, g->holder);
 }
 
 static int work_main(cli *c, const work *w, const kinds *k, const args *a, const work_given *g)
@@ -556,7 +615,7 @@ static int work_main(cli *c, const work *w, const kinds *k, const args *a, const
     if (code == CLI_DONE) code = signals_install(c);
     if (code == CLI_DONE) code = signals_pass(c, g->pass);
     if (code == CLI_DONE) code = work_configure(c, g, w->grace_ms);
-    if (code == CLI_DONE) code = work_run(c, all, n, k, a, g->once);
+    if (code == CLI_DONE) code = work_run(c, all, k, a, g->once);
     free(all);
     return code;
 }
@@ -565,8 +624,9 @@ int cmd_work(cli *c, int argc, char **argv)
 {
     work_given g = {0};
     work_end end = {0};
-    work w = {.c = c, .grace_ms = 5000, .later_ms = 30000, .end = &end};
-    wordlist commands = {0}, jobs = {0}, timeouts = {0};
+    wordlist commands = {0}, jobs = {0}, timeouts = {0}, files = {0};
+    work w = {.c = c, .grace_ms = 5000, .later_ms = 30000, .files = &files, .end = &end};
+    if (c->dsn_file) wordlist_add(&files, c->dsn_file); /* before the command */
     const opt opts[] = {
         {'j', "jobs", "N", "run up to N commands at a time (1)", .number = &g.threads, .min = 1,
          .max = 1024},
@@ -593,6 +653,8 @@ int cmd_work(cli *c, int argc, char **argv)
          .flag = &w.keep_output},
         {'b', "body", NULL, "write the body to stdin, not the payload", .flag = &w.body},
         {0, "literal", NULL, "replace no placeholders in COMMAND", .flag = &w.literal},
+        {'d', "dsn-file", "FILE", "connection string of a database; may be repeated",
+         .words = &files},
         {0, "holder", "NAME", "name of the worker (host:pid)", .text = &g.holder},
         {0, "pass", "SIGNALS", "pass these signals to commands: USR1,USR2,HUP", .text = &g.pass},
         {.name = NULL}};
@@ -603,8 +665,8 @@ int cmd_work(cli *c, int argc, char **argv)
                  "the payload, and {id}, {attempt}, {queue}, {kind} by these properties of the\n"
                  "job. {{name}} becomes {name}. A job whose payload lacks the member becomes a\n"
                  "dead letter at its first attempt. COMMAND reads the payload on stdin.\n"
-                 "PGWORK_JOB_ID, PGWORK_ATTEMPT, PGWORK_MAX_ATTEMPTS, PGWORK_QUEUE, PGWORK_KIND\n"
-                 "and PGWORK_TOKEN are set.",
+                 "PGWORK_JOB_ID, PGWORK_ATTEMPT, PGWORK_MAX_ATTEMPTS, PGWORK_QUEUE, PGWORK_KIND,\n"
+                 "PGWORK_TOKEN and PGWORK_DSN_FILE are set; `pgwork progress JSON` reads them.",
         .more = "The exit code of COMMAND decides what happens to the job:\n"
                 "\n"
                 "  0        the job is done\n"
@@ -630,6 +692,7 @@ int cmd_work(cli *c, int argc, char **argv)
     args a;
     int code = opts_parse(c, &a, &use, opts, argc, argv);
     if (code != OPTS_GO) return code;
+    if (files.count) c->dsn_file = files.at[0];
     w.command = a.command;
     kinds k;
     code = kinds_read(c, &k, &commands, &jobs, &timeouts);
@@ -638,5 +701,6 @@ int cmd_work(cli *c, int argc, char **argv)
     free(commands.at);
     free(jobs.at);
     free(timeouts.at);
+    free(files.at);
     return code;
 }

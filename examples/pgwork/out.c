@@ -200,7 +200,7 @@ static void out_tags(out *o, const pgw_job *job)
     buf_free(&tags);
 }
 
-void out_job(const pgw_job *job, bool claimed, int64_t running_us)
+void out_job(const pgw_job *job, bool claimed, int64_t running_us, const char *attempts)
 {
     out o;
     size_t size;
@@ -239,8 +239,10 @@ void out_job(const pgw_job *job, bool claimed, int64_t running_us)
         out_time(&o, "expires_at", pgw_job_expires_us(job));
         out_text(&o, "error", pgw_job_error(job));
         out_json(&o, "output", pgw_job_output(job));
+        out_json(&o, "progress", pgw_job_progress(job));
         out_bool(&o, "payload_hidden", pgw_job_payload_hidden(job));
     }
+    if (attempts) out_json(&o, "attempts", attempts);
     out_end(&o);
 }
 

@@ -42,8 +42,9 @@ void out_end(out *o);
 void out_number(const char *name, int64_t value); /* an object of one member */
 
 /** Everything about a job. @p claimed: includes token and body, for its holder. @p running_us: when
- * its handler started; 0: not known. */
-void out_job(const pgw_job *job, bool claimed, int64_t running_us);
+ * its handler started; 0: not known. @p attempts: a JSON array of those that failed; NULL: left
+ * out. */
+void out_job(const pgw_job *job, bool claimed, int64_t running_us, const char *attempts);
 
 /* Columns. One whose heading ends with '>' is aligned to the right. */
 typedef struct table {

@@ -288,14 +288,30 @@ int signals_failed(const cli *c, pgw_status st)
     return code ? code : cli_fail_at(c->h);
 }
 
-bool signals_sleep(const cli *c, int64_t ms)
+/* @p keys: a terminal to read from; -1: none. */
+static int signals_wait(const cli *c, int64_t ms, int keys)
 {
     int64_t until = text_tick_ms() + ms;
     for (;;) {
         int64_t left = until - text_tick_ms();
-        if (pgw_stop_count(c->stop) > 0) return false;
-        if (left <= 0) return true;
-        struct pollfd p = {.fd = pgw_stop_fd(c->stop), .events = POLLIN};
-        poll(&p, 1, left > 60000 ? 60000 : (int)left);
+        unsigned char key;
+        if (pgw_stop_count(c->stop) > 0) return -1;
+        if (left <= 0) return 0;
+        struct pollfd p[] = {{.fd = pgw_stop_fd(c->stop), .events = POLLIN},
+                             {.fd = keys, .events = POLLIN}};
+        poll(p, 2, left > 60000 ? 60000 : (int)left);
+        if (!p[1].revents) continue;
+        if (read(keys, &key, 1) == 1) return key;
+        keys = -1; /* the terminal is gone: a signal says so */
     }
+}
+
+bool signals_sleep(const cli *c, int64_t ms)
+{
+    return signals_wait(c, ms, -1) == 0;
+}
+
+int signals_key(const cli *c, int64_t ms)
+{
+    return signals_wait(c, ms, isatty(STDIN_FILENO) ? STDIN_FILENO : -1);
 }

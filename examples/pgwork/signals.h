@@ -36,5 +36,7 @@ int signals_code(void);
 int signals_failed(const cli *c, pgw_status st);
 /** Sleeps for @p ms. false: a signal asks to stop. */
 bool signals_sleep(const cli *c, int64_t ms);
+/** The same until a key of the terminal: returns that; 0: none came; -1: asked to stop. */
+int signals_key(const cli *c, int64_t ms);
 
 #endif

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <termios.h>
 #include <unistd.h>
 
 #include "text.h"
@@ -24,11 +26,42 @@ const char *term_style(term_kind kind)
     return term_colors ? styles[kind] : "";
 }
 
+bool term_is_one(void)
+{
+    return isatty(STDOUT_FILENO);
+}
+
 bool term_home(void)
 {
     if (!isatty(STDOUT_FILENO)) return false;
     fputs("\033[H\033[J", stdout);
     return true;
+}
+
+void term_screen(bool on)
+{
+    static struct termios before;
+    static bool changed;
+    struct termios keys;
+    if (on && tcgetattr(STDIN_FILENO, &before) == 0) {
+        keys = before;
+        keys.c_lflag &= ~(tcflag_t)(ICANON | ECHO);
+        keys.c_cc[VMIN] = 1, keys.c_cc[VTIME] = 0;
+        keys.c_cc[VSUSP] = _POSIX_VDISABLE; /* a shell would get the screen as it is */
+        changed = tcsetattr(STDIN_FILENO, TCSANOW, &keys) == 0;
+    } else if (!on && changed) {
+        tcsetattr(STDIN_FILENO, TCSANOW, &before);
+        changed = false;
+    }
+    /* the other screen; no cursor; no wrapping */
+    fputs(on ? "\033[?1049h\033[?25l\033[?7l" : "\033[?7h\033[?25h\033[?1049l", stdout);
+    fflush(stdout);
+}
+
+int term_lines(void)
+{
+    struct winsize size;
+    return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_row > 0 ? size.ws_row : 24;
 }
 
 void progress_begin(progress *p, bool wanted, const char *what, int64_t total)

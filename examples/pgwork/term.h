@@ -15,8 +15,14 @@ typedef enum term_kind { TERM_PLAIN, TERM_BOLD, TERM_RED, TERM_GREEN, TERM_YELLO
 void term_begin(bool no_color);
 /** The escape sequence for a style, or "". */
 const char *term_style(term_kind kind);
+/** Whether stdout is a terminal. */
+bool term_is_one(void);
 /** Moves the cursor home and clears the screen. Returns whether stdout is a terminal. */
 bool term_home(void);
+/** A screen of our own, on which lines are cut, and keys that come at once and unseen. False: back
+ * to what was there. */
+void term_screen(bool on);
+int term_lines(void);
 
 /* A bar on stderr, drawn at most ten times a second, and only on a terminal. */
 typedef struct progress {

@@ -522,6 +522,44 @@ PGW_API pgw_status pgw_extend(pgw *h, const char *queue, pgw_ref *refs, size_t n
                               const pgw_extend_opts *opts);
 
 /**
+ * Stores the progress of a job, for people and for its next attempt. It stays when the job is
+ * requeued, and is deleted some time after the job.
+ *
+ * @param h         the handle
+ * @param queue     its queue
+ * @param ref       job and token; takes the outcome, as in pgw_extend()
+ * @param progress  JSON text of up to 64 KB; NULL: forget it
+ * @returns
+ * - PGW_OK
+ * - PGW_ELEASE: refused, nothing was changed
+ * - PGW_ELOCKED: another transaction has locked the job; nothing was changed
+ * - PGW_ENOTFOUND: no such queue
+ * - PGW_EINVAL, PGW_ELIMIT: not JSON, or too long
+ * @note A handler of a worker calls pgw_task_progress() instead, which does not wait.
+ *
+ *     st = pgw_progress(h, "images", &ref, "{\"done\": 40, \"of\": 100}");
+ *     if (st == PGW_ELEASE) work("stop");
+ */
+PGW_API pgw_status pgw_progress(pgw *h, const char *queue, pgw_ref *ref, const char *progress);
+/**
+ * Reads the last progress of a job, also that of an earlier attempt.
+ *
+ * @param h      the handle
+ * @param queue  its queue
+ * @param id     the job
+ * @param job    takes a batch of one, to free with pgw_batch_free(), for pgw_job_progress() alone
+ * @returns
+ * - PGW_OK
+ * - PGW_OUTCOME_EMPTY: nothing was reported, and *job is NULL
+ * - PGW_ENOTFOUND: no such queue
+ *
+ *     st = pgw_progress_read(h, "images", ref.id, &batch);
+ *     if (st == PGW_OK) work(pgw_job_progress(pgw_batch_job(batch, 0)));
+ *     pgw_batch_free(batch);
+ */
+PGW_API pgw_status pgw_progress_read(pgw *h, const char *queue, int64_t id, pgw_batch **job);
+
+/**
  * Completes jobs and claims others in one round trip and one transaction.
  *
  * @param h      the handle
@@ -603,10 +641,11 @@ PGW_API int64_t pgw_job_lease_until_us(const pgw_job *job);
  *
  * @param job  as above
  * @returns the field. The state of a job from a claim is PGW_STATE_ANY. run_at_us is PGW_NONE
- *   unless the job is delayed, expires_us if it has none. payload_hidden: payload, output and
- *   meta are NULL because the role is pgwork_viewer and the queue does not show them.
+ *   unless the job is delayed, expires_us if it has none. payload_hidden: payload, output, meta
+ *   and progress are NULL because the role is pgwork_viewer and the queue does not show them.
  *
  *     if (pgw_job_payload_hidden(job)) puts("set payload_visible on the queue to see it");
+ *     if (pgw_job_progress(job) != NULL) puts(pgw_job_progress(job));
  */
 PGW_API pgw_state pgw_job_state(const pgw_job *job);
 PGW_API const char *pgw_job_holder(const pgw_job *job);
@@ -615,6 +654,7 @@ PGW_API const char *pgw_job_key(const pgw_job *job);
 PGW_API const char *pgw_job_group(const pgw_job *job);
 PGW_API int64_t pgw_job_expires_us(const pgw_job *job);
 PGW_API const char *pgw_job_output(const pgw_job *job);
+PGW_API const char *pgw_job_progress(const pgw_job *job);
 PGW_API bool pgw_job_payload_hidden(const pgw_job *job);
 PGW_API int64_t pgw_job_run_at_us(const pgw_job *job);
 PGW_API int64_t pgw_job_finished_us(const pgw_job *job);
@@ -674,6 +714,48 @@ typedef struct pgw_jobs_opts {
  */
 PGW_API pgw_status pgw_jobs_each(pgw *h, const pgw_jobs_opts *opts,
                                  int (*fn)(const pgw_job *job, void *arg), void *arg);
+/* clang-format off */
+typedef struct pgw_attempts_opts {
+    size_t struct_size;
+    const char *queue; /* of the job, which is faster; NULL: any */
+    int64_t id;        /* the job */
+} pgw_attempts_opts;
+#define PGW_ATTEMPTS_OPTS_INIT {sizeof(pgw_attempts_opts), NULL, PGW_NONE}
+/* clang-format on */
+/** An attempt that did not complete its job. */
+typedef struct pgw_attempt_info {
+    size_t struct_size;
+    int attempt; /* a redrive begins again at 1 */
+    int64_t ended_us;
+    const char *ended;          /* "failed", "dead": failed for good, "lost": its lease expired,
+                                 * "cancelled" */
+    const char *holder, *error; /* NULL: none; the error is cut at 2,000 bytes */
+} pgw_attempt_info;
+/**
+ * Lists attempts of a job that did not complete it, the oldest first.
+ *
+ * @param h     the handle
+ * @param opts  which job
+ * @param fn    called for each until it returns non-zero
+ * @param arg   its second argument
+ * @returns
+ * - PGW_OK
+ * - PGW_OUTCOME_EMPTY: there is none
+ * @note The last 25 are kept as long as the job, a dead letter, or a finished job that is kept. The
+ *   reaper deletes them some time later. Snoozed and released jobs have made no attempt.
+ *
+ *     static int show(const pgw_attempt_info *a, void *arg)
+ *     {
+ *         return fprintf(arg, "%d %s: %s\n", a->attempt, a->ended, a->error ? a->error : "-") < 0;
+ *     }
+ *
+ *     pgw_attempts_opts o = PGW_ATTEMPTS_OPTS_INIT;
+ *     o.queue = "mail", o.id = id;
+ *     st = pgw_attempts_each(h, &o, show, stdout);
+ */
+PGW_API pgw_status pgw_attempts_each(pgw *h, const pgw_attempts_opts *opts,
+                                     int (*fn)(const pgw_attempt_info *attempt, void *arg),
+                                     void *arg);
 /* clang-format off */
 typedef struct pgw_reschedule_opts {
     size_t struct_size;

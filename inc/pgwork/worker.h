@@ -23,6 +23,8 @@ typedef struct pgw_task pgw_task;     /* a job that a handler works on */
  * - one thread, the heartbeat, extends each lease when a third of it is over, on a connection of
  *   its own. While that connection is lost, it is reopened, and no job is claimed.
  *
+ * A worker may claim from several databases: see pgw_worker_add_source().
+ *
  * With `worker.concurrency` 0 there are no threads. The calling thread calls the handler, one job
  * at a time, and extends leases and reports results only between jobs. So it claims only as many
  * jobs as it starts at once; `worker.prefetch` is for quick handlers only.
@@ -113,6 +115,14 @@ typedef void pgw_batch_fn(pgw_task *const *tasks, size_t n, void *arg);
  */
 PGW_API const pgw_job *pgw_task_job(const pgw_task *task);
 /**
+ * Returns which database the job comes from.
+ *
+ * @param task  the task
+ * @returns 0: that of pgw_worker_new(); 1: the first one that pgw_worker_add_source() added; and
+ *   so on
+ */
+PGW_API size_t pgw_task_source(const pgw_task *task);
+/**
  * Returns why the handler should give up.
  *
  * @param task  the task
@@ -144,6 +154,47 @@ PGW_API int pgw_task_fd(pgw_task *task);
  *   retried.
  */
 PGW_API pgw_status pgw_task_set_output(pgw_task *task, const char *json);
+/**
+ * Reports how far the job is. The worker's heartbeat sends it, together with those of other jobs,
+ * within about a second. The call does not wait. Only the last report is kept.
+ *
+ * @param task  the task
+ * @param json  JSON text of up to 64 KB, copied
+ * @returns
+ * - PGW_OK
+ * - PGW_EINVAL: NULL, not JSON, or too long
+ * - PGW_ENOMEM
+ * @note pgw_job_progress() of a listed job, `pgwork show` and `pgwork ls` show it. It stays when
+ * the job is requeued. The last report is sent before any verdict except PGW_VERDICT_DONE and
+ *   PGW_VERDICT_SETTLED. It may be missing after a crash or a lost lease: resume from any earlier
+ *   one, too.
+ * @note With `worker.concurrency` 0 it is sent only then.
+ *
+ *     static pgw_verdict encode(pgw_task *task, void *arg)
+ *     {
+ *         const char *before;
+ *         (void)arg;
+ *         if (pgw_task_last_progress(task, &before) != PGW_OK) return PGW_VERDICT_RELEASE;
+ *         work(before != NULL ? before : "from the beginning");
+ *         pgw_task_progress(task, "{\"frame\": 1200}");
+ *         return PGW_VERDICT_RETRY;
+ *     }
+ */
+PGW_API pgw_status pgw_task_progress(pgw_task *task, const char *json);
+/**
+ * Reads what was stored last of the progress of this job, also by an earlier attempt.
+ *
+ * @param task  the task
+ * @param json  takes JSON text, borrowed as long as the task; NULL: nothing was stored
+ * @returns
+ * - PGW_OK
+ * - PGW_ECONN: the heartbeat has no session now
+ * - PGW_ECANCELED: the worker has ended
+ * - PGW_EINVAL: @p json is NULL; or another error of any verb
+ * @note The heartbeat asks the server, so the call waits for its answer. It is the only function of
+ *   a task that waits.
+ */
+PGW_API pgw_status pgw_task_last_progress(pgw_task *task, const char **json);
 /**
  * Sets why the job failed.
  *
@@ -199,6 +250,51 @@ typedef struct pgw_worker_spec {
  */
 PGW_API pgw_status pgw_worker_new(const pgw_conf *conf, const pgw_worker_spec *spec,
                                   pgw_worker **w);
+/**
+ * Adds a database that the worker claims from, with the same queues and handlers.
+ *
+ * @param w     the worker
+ * @param conf  copied: the properties of a handle, such as `dsn` and `schema`. Those of worker.*
+ * and poll.*, and the log, are those of pgw_worker_new().
+ * @returns
+ * - PGW_OK
+ * - PGW_EINVAL: an argument, named by pgw_worker_error(); `worker.concurrency` is 0; or there are
+ *   64 databases
+ * - PGW_EMISUSE: the worker runs, or handlers of the last run are still busy
+ * - PGW_ENOMEM
+ * @note Each database has two connections and two threads of its own. They share the handler
+ *   threads: a free one takes a job of the next database that has one, in turn. A batch handler
+ * gets jobs of one database only.
+ * @note The worker claims from the other databases while one is down. An error that does not pass,
+ *   such as PGW_ESCHEMA, ends the claims from that database alone. It is logged, and
+ *   pgw_worker_run() returns it in the end.
+ * @note Log messages begin with the number of the database, and the server that its connection
+ *   string names.
+ * @note A job whose last worker died is claimed alone from its own database, not from all.
+ *
+ *     static pgw *tenants[2]; // a handle each, for the handler; with one handler thread
+ *
+ *     static pgw_verdict mail(pgw_task *task, void *arg)
+ *     {
+ *         pgw_job_spec receipt = PGW_JOB_SPEC_INIT;
+ *         (void)arg;
+ *         if (pgw_enqueue(tenants[pgw_task_source(task)], "receipts", &receipt, NULL) < 0)
+ *             return PGW_VERDICT_RETRY;
+ *         return PGW_VERDICT_DONE;
+ *     }
+ *
+ *     const char *queues[] = {"mail"}, *dsns[] = {"service=tenant_a", "service=tenant_b"};
+ *     pgw_worker_spec spec = PGW_WORKER_SPEC_INIT;
+ *     pgw_worker *w = NULL;
+ *     spec.queues = queues, spec.queues_count = 1, spec.handler = mail;
+ *     for (int i = 0; i < 2 && st >= 0; i++) {
+ *         pgw_conf_set(conf, "dsn", dsns[i]);
+ *         pgw_open(conf, &tenants[i]);
+ *         st = i == 0 ? pgw_worker_new(conf, &spec, &w) : pgw_worker_add_source(w, conf);
+ *     }
+ *     if (st >= 0) st = pgw_worker_run(w, stop);
+ */
+PGW_API pgw_status pgw_worker_add_source(pgw_worker *w, const pgw_conf *conf);
 /* clang-format off */
 /** How a worker runs jobs of one kind. */
 typedef struct pgw_kind_opts {
@@ -262,7 +358,7 @@ PGW_API pgw_status pgw_worker_handle(pgw_worker *w, const char *kind, pgw_handle
  * - PGW_ETIMEDOUT: after `worker.stop_ms` some handlers have not returned. Their threads end when
  *   they return. Until then `arg` must stay valid.
  * - PGW_ESCHEMA, PGW_EPERM, PGW_EINVAL, PGW_EPROTO, PGW_ENOMEM (also: no thread can be started): an
- *   error that does not pass
+ *   error that does not pass, of the first database that had one
  * - PGW_EMISUSE: handlers of the last run are still busy, or there is no handler at all
  * @note First notify: the worker claims nothing more, requeues jobs that were not started without
  *   charging an attempt, waits for running handlers, extends their leases, and returns. Second
@@ -294,7 +390,8 @@ PGW_API pgw_status pgw_worker_run(pgw_worker *w, pgw_stop *stop);
  * a session, the schema matches, and the role may claim (sd_notify).
  *
  * @param w    the worker
- * @param fn   called from the thread of pgw_worker_run()
+ * @param fn   called from the thread of pgw_worker_run(); with several databases, from that of the
+ *   first one that answers
  * @param arg  its argument
  * @returns
  * - PGW_OK
@@ -328,7 +425,7 @@ typedef struct pgw_worker_stats {
         sizeof(pgw_worker_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 \
     }
 /**
- * Fills @p stats with a snapshot.
+ * Fills @p stats with a snapshot, summed over all databases.
  *
  * @param w      the worker
  * @param stats  takes the counters
@@ -338,6 +435,24 @@ typedef struct pgw_worker_stats {
  * @note Any thread.
  */
 PGW_API pgw_status pgw_worker_get_stats(const pgw_worker *w, pgw_worker_stats *stats);
+/**
+ * Fills @p stats with a snapshot of one database.
+ *
+ * @param w       the worker
+ * @param source  its number, see pgw_task_source()
+ * @param stats   takes the counters
+ * @returns
+ * - PGW_OK
+ * - PGW_EINVAL: @p w or @p stats is NULL, stats->struct_size is not set, or there is no such
+ *   database
+ * @note Any thread.
+ *
+ *     pgw_worker_stats s = PGW_WORKER_STATS_INIT;
+ *     for (size_t i = 0; pgw_worker_get_source_stats(w, i, &s) == PGW_OK; i++)
+ *         printf("database %zu: %" PRId64 " done\n", i, s.completed);
+ */
+PGW_API pgw_status pgw_worker_get_source_stats(const pgw_worker *w, size_t source,
+                                               pgw_worker_stats *stats);
 /**
  * Frees a worker. If handlers are still busy, the last one that returns frees the memory.
  *

@@ -20,6 +20,7 @@
 #define PGW__LEASE_MIN_MS   100
 #define PGW__LEASE_MAX_MS   86400000
 #define PGW__REASON_MAX     1000
+#define PGW__PROGRESS_MAX   65536
 #define PGW__TIMEOUT_MAX_MS INT64_C(2592000000)   /* of a job: 30 days */
 #define PGW__DELAY_MAX_MS   INT64_C(315360000000) /* ten years */
 #define PGW__PERIOD_MAX_MS  INT64_C(31536000000)  /* a year */

@@ -193,6 +193,9 @@ pgw_status pgw__pq_open(pgw **h, const pgw_conf *conf);
 pgw_status pgw__pq_attach(pgw **h, struct pg_conn *conn, const pgw_conf *conf);
 /* A handle that is not connected yet. PGW_ENOMEM: *h is NULL. */
 pgw_status pgw__pq_new(pgw **h, const pgw_conf *conf);
+/* Which server and database the connection string names, for a log: "host=db1 dbname=app". It may
+ * name none: "". */
+void pgw__pq_server(const pgw_conf *conf, char *to, size_t size);
 /* Each new session runs sql first; an error of the reader ends it. */
 void pgw__pq_greet(pgw *h, pgw__sql sql, pgw__reader *read);
 /* One attempt, within connect.timeout_ms for each host. Armed by pgw_async(): in steps,

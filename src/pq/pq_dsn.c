@@ -151,3 +151,28 @@ pgw_status pgw__dsn_check(pgw__fault *f, const char *dsn, bool from_conf)
     PQfreemem(error);
     return st;
 }
+
+/* A database "name" may be another connection string. */
+static bool dsn_is_plain(const char *value)
+{
+    return value != NULL && value[0] != '\0' && strpbrk(value, "=" DSN_BLANKS) == NULL &&
+           strstr(value, DSN_SCHEME) == NULL;
+}
+
+void pgw__pq_server(const pgw_conf *conf, char *to, size_t size)
+{
+    static const char *const shown[] = {"service", "host", "hostaddr", "port", "dbname"};
+    const char *dsn = pgw__conf_text(conf, "dsn");
+    PQconninfoOption *options;
+    size_t n = 0;
+
+    to[0] = '\0';
+    if (dsn[0] == '\0') dsn = getenv(PGW__DSN_VARIABLE);
+    options = dsn != NULL && !pgw__dsn_is_split(dsn) ? PQconninfoParse(dsn, NULL) : NULL;
+    for (size_t k = 0; options != NULL && k < sizeof(shown) / sizeof(shown[0]); k++)
+        for (const PQconninfoOption *o = options; o->keyword != NULL && n < size; o++)
+            if (strcmp(o->keyword, shown[k]) == 0 && dsn_is_plain(o->val))
+                n += (size_t)snprintf(to + n, size - n, "%s%s=%s", n > 0 ? " " : "", shown[k],
+                                      o->val);
+    PQconninfoFree(options);
+}

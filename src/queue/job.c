@@ -132,6 +132,11 @@ const char *pgw_job_output(const pgw_job *job)
     return job_or_none(job)->output;
 }
 
+const char *pgw_job_progress(const pgw_job *job)
+{
+    return job_or_none(job)->progress;
+}
+
 int64_t pgw_job_run_at_us(const pgw_job *job)
 {
     return job_or_none(job)->run_at_us;

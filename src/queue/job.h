@@ -10,7 +10,8 @@
 /* Every pointer leads into the block of the batch. */
 struct pgw_job {
     pgw_ref ref;
-    const char *queue, *kind, *payload, *meta, *state, *holder, *error, *key, *group, *output;
+    const char *queue, *kind, *payload, *meta, *state, *holder, *error, *key, *group, *output,
+        *progress;
     const void *body;
     size_t body_size;
     const char *const *tags;
@@ -18,7 +19,7 @@ struct pgw_job {
     int64_t created_us, lease_until_us, run_at_us, finished_us, expires_us;
     int priority, attempt, max_attempts;
     int quarantined; /* its last holder died */
-    int hidden;      /* payload, output and meta, from a viewer */
+    int hidden;      /* payload, output, meta and progress, from a viewer */
 };
 
 struct pgw_batch {
@@ -54,6 +55,7 @@ typedef enum pgw__job_column {
     PGW__JOB_EXPIRES,
     PGW__JOB_META,
     PGW__JOB_HIDDEN,
+    PGW__JOB_PROGRESS,
     PGW__JOB_QUARANTINED,
     /* columns of a row with several jobs; IDS gives their number */
     PGW__JOB_IDS,
@@ -107,6 +109,10 @@ typedef struct pgw__job_refs {
 pgw_status pgw__job_refs_make(pgw *h, pgw__job_refs *out, const pgw_ref *refs, size_t n);
 /* All outcomes become `st`; NULL is fine, and more than a call can name are left alone. */
 void pgw__job_refs_fill(pgw_ref *refs, size_t n, pgw_status st);
+
+/* Stores progress, JSON or NULL, of n jobs of a queue. */
+pgw_status pgw__job_progress(pgw *h, const char *queue, pgw_ref *refs, size_t n,
+                             const char *const *progress);
 
 /* What a row says about the job at a position of the input, from 1; the columns of both are given.
  * PGW_EPROTO. */

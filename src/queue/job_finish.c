@@ -7,6 +7,7 @@
 
 #include "base/mem.h"
 #include "base/name.h"
+#include "call/ask.h"
 #include "call/check.h"
 
 #define FINISH_EXTRA 3 /* parameters beyond queue, ids and tokens */
@@ -39,8 +40,8 @@ static pgw_status finish_read(pgw *h, const pgw__rows *rows, void *ctx)
     if (refused == 0 && locked == 0) return PGW_OK;
     if (refused == 0) {
         snprintf(message, sizeof(message),
-                 "%zu of %zu jobs not extended: another transaction holds their rows", locked,
-                 in->n);
+                 "nothing was done for %zu of %zu jobs: another transaction holds their rows",
+                 locked, in->n);
         return pgw__pq_fail(h, PGW_ELOCKED, message,
                             "try again before the lease ends, or end that transaction");
     }
@@ -222,6 +223,63 @@ pgw_status pgw_extend(pgw *h, const char *queue, pgw_ref *refs, size_t n,
         const pgw__param extra[] = {P_INT8_OR_NULL(o.lease_ms, o.lease_ms == PGW_DEFAULT), P_END};
 
         return finish(h, PGW__SQL_JOB_EXTEND, queue, refs, n, extra);
+    }
+}
+
+/* ---- progress ---- */
+
+pgw_status pgw__job_progress(pgw *h, const char *queue, pgw_ref *refs, size_t n,
+                             const char *const *progress)
+{
+    const pgw__param extra[] = {P_ARRAY(JSONB, progress, n), P_END};
+
+    return finish(h, PGW__SQL_JOB_PROGRESS, queue, refs, n, extra);
+}
+
+pgw_status pgw_progress(pgw *h, const char *queue, pgw_ref *ref, const char *progress)
+{
+    pgw_status st = finish_check(h, queue, ref, 1);
+
+    if (st == PGW_OK) st = pgw__check_json(h, "progress", progress, PGW__PROGRESS_MAX);
+    return st == PGW_OK ? pgw__job_progress(h, queue, ref, 1, &progress) : st;
+}
+
+typedef struct progress_ctx {
+    pgw_batch **job;
+} progress_ctx;
+
+static pgw_status progress_read(pgw *h, const pgw__rows *rows, void *ctx)
+{
+    static const pgw__job_column columns[] = {PGW__JOB_QUEUE, PGW__JOB_ID, PGW__JOB_PROGRESS,
+                                              PGW__JOB_END};
+    const progress_ctx *in = ctx;
+    const pgw_status st = pgw__ask_rows(h, rows, 1);
+
+    if (st != PGW_OK) return st;
+    if (pgw__rows_null(rows, 0, 2)) return PGW_OUTCOME_EMPTY;
+    if (pgw__job_batch(in->job, rows, 0, 1, columns) != PGW_OK)
+        return pgw__pq_fail(h, PGW_ENOMEM, NULL, NULL);
+    return PGW_OK;
+}
+
+pgw_status pgw_progress_read(pgw *h, const char *queue, int64_t id, pgw_batch **job)
+{
+    const progress_ctx ctx = {job};
+    pgw_status st = pgw__check_given(h, "job", job);
+
+    if (job != NULL) *job = NULL;
+    if (st == PGW_OK) st = pgw__check_queue(h, queue);
+    if (st == PGW_OK) st = pgw__check_int(h, "id", id, 1, INT64_MAX);
+    if (st != PGW_OK) return st;
+    {
+        const pgw__param params[] = {P_TEXT(queue), P_INT8(id), P_END};
+        const pgw__call call = {.sql = PGW__SQL_JOB_PROGRESS_READ,
+                                .params = params,
+                                .read = progress_read,
+                                .ctx = &ctx,
+                                .ctx_size = sizeof(ctx)};
+
+        return pgw__pq_call(h, &call);
     }
 }
 

@@ -1,5 +1,5 @@
-/* job_list: functions for operators: list jobs, move delayed ones, redrive or purge dead letters.
- */
+/* job_list: functions for operators: list jobs and attempts, move delayed ones, redrive or purge
+ * dead letters. */
 #include "queue/job.h"
 
 #include "base/name.h"
@@ -15,7 +15,7 @@ const pgw__job_column pgw__job_listed[] = {
     PGW__JOB_LEASE_UNTIL, PGW__JOB_RUN_AT,  PGW__JOB_CREATED,      PGW__JOB_FINISHED,
     PGW__JOB_ERROR,       PGW__JOB_KEY,     PGW__JOB_TAGS,         PGW__JOB_PAYLOAD,
     PGW__JOB_BODY_BYTES,  PGW__JOB_OUTPUT,  PGW__JOB_GROUP,        PGW__JOB_EXPIRES,
-    PGW__JOB_META,        PGW__JOB_HIDDEN,  PGW__JOB_END,
+    PGW__JOB_META,        PGW__JOB_HIDDEN,  PGW__JOB_PROGRESS,     PGW__JOB_END,
 };
 
 typedef struct list_ctx {
@@ -89,6 +89,57 @@ pgw_status pgw_jobs_each(pgw *h, const pgw_jobs_opts *opts,
             .ctx = &ctx,
             .ctx_size = sizeof(ctx),
         };
+
+        return pgw__pq_call(h, &call);
+    }
+}
+
+/* ---- attempts ---- */
+
+typedef struct attempts_ctx {
+    int (*fn)(const pgw_attempt_info *attempt, void *arg);
+    void *arg;
+} attempts_ctx;
+
+static pgw_status attempts_read(pgw *h, const pgw__rows *rows, void *ctx)
+{
+    const attempts_ctx *each = ctx;
+    const int count = pgw__rows_count(rows);
+    int row, stop = 0;
+
+    (void)h;
+    for (row = 0; row < count && stop == 0; row++) {
+        const pgw_attempt_info a = {sizeof(a),
+                                    (int)pgw__rows_int(rows, row, 0),
+                                    pgw__rows_time_us(rows, row, 1),
+                                    pgw__rows_text(rows, row, 2, NULL),
+                                    pgw__rows_text(rows, row, 3, NULL),
+                                    pgw__rows_text(rows, row, 4, NULL)};
+
+        stop = each->fn(&a, each->arg);
+    }
+    return count > 0 ? PGW_OK : PGW_OUTCOME_EMPTY;
+}
+
+pgw_status pgw_attempts_each(pgw *h, const pgw_attempts_opts *opts,
+                             int (*fn)(const pgw_attempt_info *attempt, void *arg), void *arg)
+{
+    const attempts_ctx ctx = {fn, arg};
+    pgw_attempts_opts o = PGW_ATTEMPTS_OPTS_INIT;
+    pgw_status st;
+
+    if (fn == NULL) return pgw__check_given(h, "fn", NULL);
+    st = pgw__check_opts(h, "opts", &o, sizeof(o), opts);
+    if (st == PGW_OK && o.queue != NULL) st = pgw__check_queue(h, o.queue);
+    if (st == PGW_OK) st = pgw__check_int(h, "opts->id", o.id, 1, INT64_MAX);
+    if (st != PGW_OK) return st;
+    {
+        const pgw__param params[] = {P_TEXT(o.queue), P_INT8(o.id), P_END};
+        const pgw__call call = {.sql = PGW__SQL_JOB_ATTEMPTS,
+                                .params = params,
+                                .read = attempts_read,
+                                .ctx = &ctx,
+                                .ctx_size = sizeof(ctx)};
 
         return pgw__pq_call(h, &call);
     }

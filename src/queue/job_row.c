@@ -50,6 +50,7 @@ static const struct {
     [PGW__JOB_EXPIRES] = {ROW_TIME, offsetof(pgw_job, expires_us)},
     [PGW__JOB_META] = {ROW_TEXT, offsetof(pgw_job, meta)},
     [PGW__JOB_HIDDEN] = {ROW_INT, offsetof(pgw_job, hidden)},
+    [PGW__JOB_PROGRESS] = {ROW_TEXT, offsetof(pgw_job, progress)},
     [PGW__JOB_QUARANTINED] = {ROW_INT, offsetof(pgw_job, quarantined)},
     [PGW__JOB_IDS] = {ROW_EACH_ID, offsetof(pgw_job, ref.id)},
     [PGW__JOB_KINDS] = {ROW_EACH_TEXT, offsetof(pgw_job, kind)},

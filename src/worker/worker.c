@@ -32,19 +32,27 @@
 /* One thread at a time calls the program's callback. */
 static void worker_log(pgw_log_level level, const char *component, const char *message, void *arg)
 {
-    pgw_worker *w = arg;
+    const pgw_worker *w = arg;
+    pgw__pool *p = w->pool;
+    char line[PGW__ERROR_LINE + PGW__SOURCE_NAME];
 
-    pthread_mutex_lock(&w->given.log_lock);
-    w->given.user_log.fn(level, component, message, w->given.user_log.arg);
-    pthread_mutex_unlock(&w->given.log_lock);
+    if (p->sources_count > 1) {
+        snprintf(line, sizeof(line), "source %s: %s", w->given.name, message);
+        message = line;
+    }
+    pthread_mutex_lock(&p->log_lock);
+    p->user_log.fn(level, component, message, p->user_log.arg);
+    pthread_mutex_unlock(&p->log_lock);
 }
 
+/* Of the properties of a handle each source has its own, all others are those of the first. */
 static void worker_read_conf(pgw_worker *w)
 {
-    const pgw_conf *c = w->given.conf;
+    const pgw_conf *own = w->given.conf;
+    const pgw_conf *c = w->given.place > 0 ? w->pool->sources[0]->given.conf : own;
 
     w->given.concurrency = (int)pgw__conf_int(c, "worker.concurrency");
-    w->given.batch = w->given.rest.batch_fn != NULL ? (int)pgw__conf_int(c, "worker.batch") : 1;
+    w->given.batch = w->pool->rest.batch_fn != NULL ? (int)pgw__conf_int(c, "worker.batch") : 1;
     w->given.prefetch = (int)pgw__conf_int(c, "worker.prefetch");
     /* with one thread for all, nothing would extend a job that waits for a handler */
     if (w->given.prefetch < 0 && w->given.concurrency == 0) w->given.prefetch = 0;
@@ -55,15 +63,15 @@ static void worker_read_conf(pgw_worker *w)
     w->given.stop_ms = pgw__conf_int(c, "worker.stop_ms");
     w->given.max_jobs = pgw__conf_int(c, "worker.max_jobs");
     w->given.drain = pgw__conf_bool(c, "worker.until_empty");
-    w->given.notify = pgw__conf_bool(c, "notify");
+    w->given.notify = pgw__conf_bool(own, "notify");
     w->given.poll_ms = pgw__conf_int(c, "poll.max_ms");
-    w->given.call_ms = pgw__conf_int(c, "call.timeout_ms");
-    w->given.connect_ms = pgw__conf_int(c, "connect.timeout_ms");
-    w->given.output_max = (size_t)pgw__conf_int(c, "payload.max_bytes");
+    w->given.call_ms = pgw__conf_int(own, "call.timeout_ms");
+    w->given.connect_ms = pgw__conf_int(own, "connect.timeout_ms");
+    w->given.output_max = (size_t)pgw__conf_int(own, "payload.max_bytes");
     pgw__backoff_init(&w->loop.poll, pgw__conf_int(c, "poll.min_ms"), w->given.poll_ms);
     w->given.poll_ms = w->loop.poll.cap_ms; /* no less than the other one */
-    pgw__backoff_init(&w->loop.trouble, pgw__conf_int(c, "reconnect.base_ms"),
-                      pgw__conf_int(c, "reconnect.cap_ms"));
+    pgw__backoff_init(&w->loop.trouble, pgw__conf_int(own, "reconnect.base_ms"),
+                      pgw__conf_int(own, "reconnect.cap_ms"));
     w->extension.trouble = w->loop.trouble;
     pgw__backoff_init(&w->loop.registering, WORKER_REGISTER_MIN_MS, WORKER_REGISTER_MAX_MS);
 }
@@ -84,33 +92,23 @@ static bool worker_init_lock(pthread_mutex_t *lock)
     return ok;
 }
 
-static bool worker_init_locks(pgw_worker *w)
+static bool worker_init_locks(pgw__pool *p)
 {
-    return pthread_cond_init(&w->work, NULL) == 0 && pthread_cond_init(&w->left, NULL) == 0 &&
-           worker_init_lock(&w->lock) && pthread_mutex_init(&w->given.log_lock, NULL) == 0;
+    return pthread_cond_init(&p->work, NULL) == 0 && pthread_cond_init(&p->left, NULL) == 0 &&
+           worker_init_lock(&p->lock) && pthread_mutex_init(&p->log_lock, NULL) == 0;
 }
 
 static bool worker_allocate(pgw_worker *w, const char *const *queues, size_t n)
 {
-    const size_t handlers = w->given.concurrency > 0 ? (size_t)w->given.concurrency : 1;
-    size_t i;
-
     w->given.queues = pgw__mem_zero(n, sizeof(w->given.queues[0]));
     if (w->given.queues == NULL) return false;
     for (w->given.queues_count = 0; w->given.queues_count < n; w->given.queues_count++) {
         w->given.queues[w->given.queues_count] = pgw__mem_dup(queues[w->given.queues_count]);
         if (w->given.queues[w->given.queues_count] == NULL) return false;
     }
-    w->shared.handlers = pgw__mem_zero(handlers, sizeof(w->shared.handlers[0]));
-    for (i = 0; w->shared.handlers != NULL && i < handlers; i++) {
-        w->shared.handlers[i].worker = w;
-        w->shared.handlers[i].tasks = pgw__mem_zero((size_t)w->given.batch, sizeof(pgw_task *));
-        if (w->shared.handlers[i].tasks == NULL) return false;
-        w->shared.handlers_count = i + 1;
-    }
-    return w->shared.handlers != NULL && pgw__worker_flush_init(w) &&
-           pgw__worker_heartbeat_init(w) && pgw__worker_why_init(w, n) && pgw__report_init(w) &&
-           pgw__wake_open(&w->shared.wake);
+    return pgw__worker_flush_init(w) && pgw__worker_heartbeat_init(w) &&
+           pgw__worker_why_init(w, n) && pgw__report_init(w) && pgw__wake_open(&w->shared.wake) &&
+           pthread_cond_init(&w->progress.answered, NULL) == 0;
 }
 
 /* Copies the caller's struct, which may have fewer fields. */
@@ -127,48 +125,101 @@ static bool worker_take_spec(pgw_worker_spec *mine, const pgw_worker_spec *given
     return true;
 }
 
+static pgw__pool *worker_pool_new(const pgw_worker_spec *spec)
+{
+    pgw__pool *p = pgw__mem_zero(1, sizeof(*p));
+
+    if (p == NULL || !worker_init_locks(p)) {
+        pgw__mem_free(p);
+        return NULL;
+    }
+    p->owners = 1;
+    pgw__kind_init_rest(p, spec);
+    return p;
+}
+
+/* For the log: by its number, and the parts of its connection string that name a server. */
+static void worker_name(pgw_worker *w)
+{
+    char server[PGW__SOURCE_NAME - 32];
+
+    pgw__pq_server(w->given.conf, server, sizeof(server));
+    snprintf(w->given.name, sizeof(w->given.name), server[0] != '\0' ? "%zu (%s)" : "%zu",
+             w->given.place, server);
+}
+
+/* The next source of the pool. NULL: out of memory. */
+static pgw_worker *worker_source_new(pgw__pool *p, const pgw_conf *conf, const char *const *queues,
+                                     size_t n)
+{
+    pgw_worker *w = pgw__mem_zero(1, sizeof(*w));
+
+    if (w == NULL) return NULL;
+    w->pool = p;
+    w->given.place = p->sources_count;
+    w->shared.wake = w->extension.wake = (pgw__wake)PGW__WAKE_INIT;
+    w->given.conf = pgw__conf_copy(conf);
+    if (w->given.conf != NULL) {
+        worker_name(w);
+        if (w->given.place == 0) p->user_log = *pgw__conf_log(w->given.conf);
+        pgw_conf_set_log(w->given.conf, p->user_log.level,
+                         p->user_log.fn != NULL ? worker_log : NULL, w);
+        w->given.log = *pgw__conf_log(w->given.conf);
+        worker_read_conf(w);
+    }
+    if (w->given.conf != NULL && worker_allocate(w, queues, n)) {
+        p->sources[p->sources_count++] = w;
+        return w;
+    }
+    pgw__worker_source_free(w);
+    return NULL;
+}
+
 pgw_status pgw_worker_new(const pgw_conf *conf, const pgw_worker_spec *spec, pgw_worker **out)
 {
     pgw_worker_spec mine = PGW_WORKER_SPEC_INIT;
-    pgw_worker *w;
+    pgw__pool *p;
 
     if (out == NULL) return PGW_EINVAL;
     *out = NULL;
     if (!worker_take_spec(&mine, spec)) return PGW_EINVAL;
 
-    w = pgw__mem_zero(1, sizeof(*w));
-    if (w == NULL) return PGW_ENOMEM;
-    w->shared.owners = 1;
-    w->shared.wake = w->extension.wake = (pgw__wake)PGW__WAKE_INIT;
-    pgw__kind_init_rest(w, &mine);
-    w->given.conf = pgw__conf_copy(conf);
-    if (w->given.conf == NULL || !worker_init_locks(w)) {
-        pgw_conf_free(w->given.conf);
-        pgw__mem_free(w);
+    p = worker_pool_new(&mine);
+    if (p == NULL) return PGW_ENOMEM;
+    *out = worker_source_new(p, conf, mine.queues, mine.queues_count);
+    if (*out != NULL && pgw__worker_handlers_init(*out)) return PGW_OK;
+    pgw__worker_destroy(p);
+    *out = NULL;
+    return PGW_ENOMEM;
+}
+
+pgw_status pgw_worker_add_source(pgw_worker *w, const pgw_conf *conf)
+{
+    if (w == NULL) return PGW_EINVAL;
+    if (pgw__worker_runs(w->pool)) return PGW_EMISUSE;
+    if (conf == NULL) return pgw__worker_refuse(w, "conf", "is NULL", "a configuration");
+    if (w->given.concurrency == 0)
+        return pgw__worker_refuse(w, "conf", "is for a worker with `worker.concurrency` 0",
+                                  "1 or more there");
+    if (w->pool->sources_count == PGW__SOURCES_MAX)
+        return pgw__worker_refuse(w, "conf", "exceeds the limit", "at most 64 databases");
+    if (worker_source_new(w->pool, conf, (const char *const *)w->given.queues,
+                          w->given.queues_count) == NULL)
         return PGW_ENOMEM;
-    }
-    w->given.user_log = *pgw__conf_log(w->given.conf);
-    if (w->given.user_log.fn != NULL)
-        pgw_conf_set_log(w->given.conf, w->given.user_log.level, worker_log, w);
-    w->given.log = *pgw__conf_log(w->given.conf);
-    worker_read_conf(w);
-    if (!worker_allocate(w, mine.queues, mine.queues_count)) {
-        pgw__worker_destroy(w);
-        return PGW_ENOMEM;
-    }
-    *out = w;
     return PGW_OK;
 }
 
 void pgw_worker_free(pgw_worker *w)
 {
+    pgw__pool *p;
     bool last;
 
     if (w == NULL) return;
-    pthread_mutex_lock(&w->lock);
-    last = --w->shared.owners == 0; /* otherwise the last handler that is still busy does it */
-    pthread_mutex_unlock(&w->lock);
-    if (last) pgw__worker_destroy(w);
+    p = w->pool;
+    pthread_mutex_lock(&p->lock);
+    last = --p->owners == 0; /* otherwise the last handler that is still busy does it */
+    pthread_mutex_unlock(&p->lock);
+    if (last) pgw__worker_destroy(p);
 }
 
 const char *pgw_worker_error(const pgw_worker *w)
@@ -179,9 +230,26 @@ const char *pgw_worker_error(const pgw_worker *w)
 pgw_status pgw_worker_on_ready(pgw_worker *w, void (*fn)(void *arg), void *arg)
 {
     if (w == NULL) return PGW_EINVAL;
-    w->given.on_ready = fn;
-    w->given.ready_arg = arg;
+    w->pool->on_ready = fn;
+    w->pool->ready_arg = arg;
     return PGW_OK;
+}
+
+static void worker_add_stats(const pgw_worker *w, pgw_worker_stats *s)
+{
+    s->claimed += atomic_load(&w->n.claimed);
+    s->completed += atomic_load(&w->n.completed);
+    s->failed += atomic_load(&w->n.failed);
+    s->dead += atomic_load(&w->n.dead);
+    s->snoozed += atomic_load(&w->n.snoozed);
+    s->released += atomic_load(&w->n.released);
+    s->settled += atomic_load(&w->n.settled);
+    s->refused += atomic_load(&w->n.refused);
+    s->lost += atomic_load(&w->n.lost);
+    s->claims += atomic_load(&w->n.claims);
+    s->empty_claims += atomic_load(&w->n.empty_claims);
+    s->reconnects += atomic_load(&w->n.reconnects);
+    s->running += atomic_load(&w->n.running);
 }
 
 pgw_status pgw_worker_get_stats(const pgw_worker *w, pgw_worker_stats *stats)
@@ -189,19 +257,19 @@ pgw_status pgw_worker_get_stats(const pgw_worker *w, pgw_worker_stats *stats)
     pgw_worker_stats s = PGW_WORKER_STATS_INIT;
 
     if (w == NULL || stats == NULL || !pgw__size_is_whole(stats->struct_size)) return PGW_EINVAL;
-    s.claimed = atomic_load(&w->n.claimed);
-    s.completed = atomic_load(&w->n.completed);
-    s.failed = atomic_load(&w->n.failed);
-    s.dead = atomic_load(&w->n.dead);
-    s.snoozed = atomic_load(&w->n.snoozed);
-    s.released = atomic_load(&w->n.released);
-    s.settled = atomic_load(&w->n.settled);
-    s.refused = atomic_load(&w->n.refused);
-    s.lost = atomic_load(&w->n.lost);
-    s.claims = atomic_load(&w->n.claims);
-    s.empty_claims = atomic_load(&w->n.empty_claims);
-    s.reconnects = atomic_load(&w->n.reconnects);
-    s.running = atomic_load(&w->n.running);
+    for (size_t i = 0; i < w->pool->sources_count; i++) worker_add_stats(w->pool->sources[i], &s);
+    pgw__fill(stats, &s, sizeof(s));
+    return PGW_OK;
+}
+
+pgw_status pgw_worker_get_source_stats(const pgw_worker *w, size_t source, pgw_worker_stats *stats)
+{
+    pgw_worker_stats s = PGW_WORKER_STATS_INIT;
+
+    if (w == NULL || stats == NULL || !pgw__size_is_whole(stats->struct_size) ||
+        source >= w->pool->sources_count)
+        return PGW_EINVAL;
+    worker_add_stats(w->pool->sources[source], &s);
     pgw__fill(stats, &s, sizeof(s));
     return PGW_OK;
 }
@@ -424,10 +492,10 @@ static void worker_rest(pgw_worker *w)
 
     atomic_fetch_add(&w->n.empty_claims, 1);
     w->loop.fell_short = false;
-    pthread_mutex_lock(&w->lock);
+    pthread_mutex_lock(&w->pool->lock);
     w->loop.found_none = w->shared.ready.count + w->shared.running + w->shared.done.count == 0 &&
-                         !pgw__kind_expects(w, pgw__clock_us());
-    pthread_mutex_unlock(&w->lock);
+                         !pgw__kind_expects(w->pool, pgw__clock_us());
+    pthread_mutex_unlock(&w->pool->lock);
     if (w->loop.registered) {
         worker_await_wakeup(w);
         return;
@@ -502,9 +570,8 @@ static void worker_found(pgw_worker *w, pgw__claim *claim)
 
 static void worker_tell_ready(pgw_worker *w)
 {
-    if (w->loop.told_ready) return;
-    w->loop.told_ready = true;
-    if (w->given.on_ready != NULL) w->given.on_ready(w->given.ready_arg);
+    if (atomic_exchange(&w->pool->told_ready, true)) return;
+    if (w->pool->on_ready != NULL) w->pool->on_ready(w->pool->ready_arg);
 }
 
 /* A damaged row, or a trigger that fails, must not keep the worker from all other jobs. */
@@ -575,9 +642,9 @@ static void worker_wait(pgw_worker *w, int64_t wait_ms)
         }
         if (st < 0) worker_call_failed(w, st);
     }
-    pthread_mutex_lock(&w->lock);
+    pthread_mutex_lock(&w->pool->lock);
     w->shared.waits = false;
-    pthread_mutex_unlock(&w->lock);
+    pthread_mutex_unlock(&w->pool->lock);
     pgw__wake_drain(&w->shared.wake);
 }
 
@@ -611,12 +678,12 @@ static void worker_heed_stop(pgw_worker *w)
     if (stops < 2) return;
     pgw__worker_limit_calls(w, w->given.stop_ms);
     w->loop.end_at = pgw__clock_ms() + w->given.stop_ms;
-    pthread_mutex_lock(&w->lock);
+    pthread_mutex_lock(&w->pool->lock);
     for (c = w->shared.tasksets; c != NULL; c = c->next)
         for (i = 0; i < c->count; i++)
             if (c->tasks[i].stage == PGW__RUNNING)
                 pgw__worker_raise(&c->tasks[i], PGW_SIGNAL_STOPPING);
-    pthread_mutex_unlock(&w->lock);
+    pthread_mutex_unlock(&w->pool->lock);
 }
 
 /* ---- prefetch ----
@@ -633,17 +700,37 @@ static int worker_ahead(pgw_worker *w, int64_t now_us)
     if (now_us / 1000 < w->loop.alone_until) return 0;
     if (w->given.prefetch >= 0) return w->given.prefetch;
     if (elapsed < WORKER_PACE_EACH_US) return w->loop.pace;
-    pace = (w->shared.finished - w->loop.pace_finished) * WORKER_PACE_US / elapsed;
+    pace = (w->pool->finished - w->loop.pace_finished) * WORKER_PACE_US / elapsed;
     w->loop.pace = (int)(pace < PGW__AHEAD_MAX ? pace : PGW__AHEAD_MAX);
     w->loop.pace_us = now_us;
-    w->loop.pace_finished = w->shared.finished;
+    w->loop.pace_finished = w->pool->finished;
     return w->loop.pace;
 }
 
+/* Sources that claim for the same free handler get more than they can start. */
 static bool worker_is_stale(const pgw_worker *w, int64_t now)
 {
-    return w->given.prefetch < 0 && w->shared.busy == w->given.concurrency &&
-           now - w->shared.began_at >= WORKER_STALE_MS;
+    const bool ahead =
+        w->given.prefetch < 0 || (w->given.prefetch == 0 && w->pool->sources_count > 1);
+
+    return ahead && w->pool->busy == w->given.concurrency &&
+           now - w->pool->began_at >= WORKER_STALE_MS;
+}
+
+/* Jobs that worker.max_jobs still allows. *asked: so many of them other sources just ask for. */
+static int64_t worker_left(const pgw_worker *w, int64_t *asked)
+{
+    int64_t left = w->given.max_jobs;
+
+    *asked = 0;
+    if (left == 0) return INT64_MAX;
+    for (size_t i = 0; i < w->pool->sources_count; i++) {
+        const pgw_worker *s = w->pool->sources[i];
+
+        left -= s->loop.taken;
+        if (s != w) *asked += s->loop.asked;
+    }
+    return left;
 }
 
 /* Fills in the state and makes a plan. If the plan is to wait, handlers that change it end the
@@ -652,12 +739,12 @@ static pgw__worker_plan worker_plan(pgw_worker *w)
 {
     pgw__worker_view *v = &w->shared.view;
     pgw__worker_plan plan;
-    int64_t now_us;
+    int64_t now_us, asked;
 
-    pthread_mutex_lock(&w->lock);
+    pthread_mutex_lock(&w->pool->lock);
     now_us = pgw__clock_us();
     v->now = now_us / 1000;
-    v->left = w->given.max_jobs > 0 ? w->given.max_jobs - w->loop.taken : INT64_MAX;
+    v->left = worker_left(w, &asked);
     pgw__worker_sort_out(w);
     pgw__worker_give_up_waiting(w, v->now);
     w->loop.hurries = w->loop.stops > 0 || v->left <= 0 || (w->given.drain && w->loop.found_none);
@@ -681,11 +768,13 @@ static pgw__worker_plan worker_plan(pgw_worker *w)
     v->here = w->given.concurrency == 0;
     v->drain = w->given.drain;
     plan = pgw__worker_plan_next(v);
+    if (plan.claim > v->left - asked) plan.claim = v->left > asked ? (int)(v->left - asked) : 0;
+    w->loop.asked = plan.claim;
     v->rush = plan.rush;
     if (plan.release && !plan.end) pgw__worker_release_ready(w, NULL);
     w->shared.waits =
         !(plan.end || plan.release || plan.extend || plan.flush || plan.claim > 0 || plan.run);
-    pthread_mutex_unlock(&w->lock);
+    pthread_mutex_unlock(&w->pool->lock);
     return plan;
 }
 
@@ -704,11 +793,11 @@ static void worker_yield_connection(pgw_worker *w)
 {
     bool leaves;
 
-    pthread_mutex_lock(&w->lock);
+    pthread_mutex_lock(&w->pool->lock);
     leaves = w->extension.crowded && !w->loop.down && !worker_uses(w) &&
              w->shared.done.count + w->shared.resting.count == 0;
     w->extension.crowded = false;
-    pthread_mutex_unlock(&w->lock);
+    pthread_mutex_unlock(&w->pool->lock);
     if (!leaves) return;
     pgw__pq_drop(w->loop.h);
     w->loop.down = true;
@@ -727,20 +816,20 @@ static void worker_reconnect(pgw_worker *w)
     }
     worker_call_failed(w, st);
     if (w->given.concurrency == 0 || !pgw__worker_is_crowded(w->loop.h)) return;
-    pthread_mutex_lock(&w->lock);
+    pthread_mutex_lock(&w->pool->lock);
     w->extension.yields = !worker_uses(w) && !w->extension.away;
     if (w->extension.yields) {
         w->shared.heartbeat_at = 0;
         pgw__worker_heartbeat_wake(w);
     }
-    pthread_mutex_unlock(&w->lock);
+    pthread_mutex_unlock(&w->pool->lock);
 }
 
 static void worker_extend_here(pgw_worker *w)
 {
-    pthread_mutex_lock(&w->lock);
+    pthread_mutex_lock(&w->pool->lock);
     w->shared.heartbeat_at = pgw__report_if_due(w, w->loop.h, pgw__worker_extend(w, w->loop.h));
-    pthread_mutex_unlock(&w->lock);
+    pthread_mutex_unlock(&w->pool->lock);
 }
 
 /* What cannot be reported: the leases end by themselves, if they have not ended before `now`. */
@@ -748,7 +837,7 @@ static void worker_abandon_results(pgw_worker *w, int64_t now)
 {
     int left;
 
-    pthread_mutex_lock(&w->lock);
+    pthread_mutex_lock(&w->pool->lock);
     pgw__result_resume(w, now, true);
     w->shared.due_at = INT64_MAX;
     for (left = w->shared.done.count; left > 0; left--) {
@@ -762,7 +851,17 @@ static void worker_abandon_results(pgw_worker *w, int64_t now)
         pgw__worker_lose(t);
         pgw__worker_drop(t);
     }
-    pthread_mutex_unlock(&w->lock);
+    pthread_mutex_unlock(&w->pool->lock);
+}
+
+/* Handlers that this claim has left free are for other sources, of which one may wait. */
+static void worker_pass_on(pgw_worker *w)
+{
+    if (w->pool->sources_count == 1) return;
+    pthread_mutex_lock(&w->pool->lock);
+    w->loop.asked = 0;
+    pgw__worker_stir(w->pool);
+    pthread_mutex_unlock(&w->pool->lock);
 }
 
 static void worker_loop(pgw_worker *w)
@@ -781,9 +880,10 @@ static void worker_loop(pgw_worker *w)
             continue;
         else if (plan.extend)
             worker_extend_here(w);
-        else if (plan.flush || plan.claim > 0)
+        else if (plan.flush || plan.claim > 0) {
             worker_exchange(w, &plan);
-        else if (plan.run)
+            worker_pass_on(w);
+        } else if (plan.run)
             pgw__worker_run_here(w);
         else if (plan.no_wakeups && w->loop.registered && !w->loop.down)
             worker_unregister(w); /* another waiter is to be woken up */
@@ -876,9 +976,10 @@ static void worker_reset(pgw_worker *w, pgw_stop *stop)
         w->loop.claims_fail = w->loop.hurries = false;
     w->loop.poll_only_until = w->given.notify ? 0 : INT64_MAX;
     w->loop.claim_at = w->loop.call_at = w->loop.end_at = w->loop.taken = 0;
-    w->loop.told_ready = w->loop.told_absent = false;
+    w->loop.told_absent = w->loop.beside = w->shared.ended = false;
+    w->loop.asked = 0;
     w->loop.pace_us = pgw__clock_us();
-    w->loop.pace_finished = w->shared.finished;
+    w->loop.pace_finished = w->pool->finished;
     w->loop.pace = 0;
     w->loop.alone_until = 0;
     memset(w->loop.why, 0, w->given.queues_count);
@@ -895,39 +996,77 @@ static void worker_reset(pgw_worker *w, pgw_stop *stop)
     atomic_store(&w->stopping, 0);
 }
 
-pgw_status pgw_worker_run(pgw_worker *w, pgw_stop *stop)
+/* One source, from its first connection to its last. */
+static void *worker_serve(void *arg)
 {
-    bool all_left;
-    pgw_status st;
+    pgw_worker *w = arg;
+    pgw_status st = worker_open_all(w);
 
-    if (w == NULL) return PGW_EINVAL;
-    pthread_mutex_lock(&w->lock);
-    all_left = w->shared.owners == 1;
-    pthread_mutex_unlock(&w->lock);
-    if (!all_left) return PGW_EMISUSE;
-    worker_reset(w, stop);
-    if (!pgw__kind_any(w)) {
-        snprintf(w->loop.error, sizeof(w->loop.error),
-                 "the worker has no handler: give one to pgw_worker_new() or pgw_worker_handle()");
-        return PGW_EMISUSE;
-    }
-    if (pgw_stop_count(stop) > 0) return PGW_OK;
-    st = worker_open_all(w);
-    if (st < 0) return st == PGW_ECANCELED ? PGW_OK : st;
-    st = pgw__worker_hire(w);
-    if (st >= 0 && w->given.concurrency > 0) st = pgw__worker_heartbeat_start(w);
+    if (st < 0) return NULL;
+    if (w->given.concurrency > 0) st = pgw__worker_heartbeat_start(w);
     if (st >= 0)
         worker_loop(w);
     else
         worker_trouble(w, st, "cannot start another thread");
-    all_left = pgw__worker_dismiss(w);
+    pthread_mutex_lock(&w->pool->lock);
+    w->shared.ended = true;
+    pthread_mutex_unlock(&w->pool->lock);
     if (w->given.concurrency > 0) pgw__worker_heartbeat_end(w);
     worker_abandon_results(w, INT64_MAX);
     pgw__report_end(w, w->loop.h);
     pgw_close(w->loop.h);
     w->loop.h = NULL;
-    w->loop.stop = NULL;
-    if (all_left) return w->loop.fatal;
+    return NULL;
+}
+
+/* The first one in this thread. A source that cannot go on ends alone. */
+static void worker_serve_all(pgw__pool *p)
+{
+    for (size_t i = 1; i < p->sources_count; i++) {
+        pgw_worker *s = p->sources[i];
+
+        s->loop.beside = pgw__worker_start(&s->loop.thread, worker_serve, s) == PGW_OK;
+        if (!s->loop.beside) worker_trouble(s, PGW_ENOMEM, "cannot start another thread");
+    }
+    worker_serve(p->sources[0]);
+    for (size_t i = 1; i < p->sources_count; i++)
+        if (p->sources[i]->loop.beside) pthread_join(p->sources[i]->loop.thread, NULL);
+}
+
+/* The first error that did not pass. */
+static pgw_status worker_outcome(pgw_worker *w)
+{
+    char error[sizeof(w->loop.error)];
+
+    for (size_t i = 0; i < w->pool->sources_count; i++) {
+        const pgw_worker *s = w->pool->sources[i];
+
+        if (s->loop.fatal == PGW_OK) continue;
+        if (w->pool->sources_count > 1) {
+            snprintf(error, sizeof(error), "source %s: %.*s", s->given.name,
+                     (int)(sizeof(error) - PGW__SOURCE_NAME - 16), s->loop.error);
+            memcpy(w->loop.error, error, sizeof(error));
+        }
+        return s->loop.fatal;
+    }
+    return PGW_OK;
+}
+
+static pgw_status worker_run(pgw_worker *w, pgw_stop *stop)
+{
+    for (size_t i = 0; i < w->pool->sources_count; i++) worker_reset(w->pool->sources[i], stop);
+    atomic_store(&w->pool->told_ready, false);
+    if (!pgw__kind_any(w->pool)) {
+        snprintf(w->loop.error, sizeof(w->loop.error),
+                 "the worker has no handler: give one to pgw_worker_new() or pgw_worker_handle()");
+        return PGW_EMISUSE;
+    }
+    if (pgw_stop_count(stop) > 0) return PGW_OK;
+    if (pgw__worker_hire(w->pool) == PGW_OK)
+        worker_serve_all(w->pool);
+    else
+        worker_trouble(w, PGW_ENOMEM, "cannot start another thread");
+    if (pgw__worker_dismiss(w->pool)) return worker_outcome(w);
     /* logged before a fatal error, whose diagnostics were logged: the caller must not free what
      * the handlers use */
     snprintf(w->loop.error, sizeof(w->loop.error),
@@ -935,4 +1074,24 @@ pgw_status pgw_worker_run(pgw_worker *w, pgw_stop *stop)
              (long long)w->given.stop_ms);
     PGW__LOG(&w->given.log, PGW_LOG_WARN, WORKER_COMPONENT, "%s", w->loop.error);
     return PGW_ETIMEDOUT;
+}
+
+static void worker_set_runs(pgw__pool *p, bool runs)
+{
+    pthread_mutex_lock(&p->lock);
+    p->runs = runs;
+    pthread_mutex_unlock(&p->lock);
+}
+
+pgw_status pgw_worker_run(pgw_worker *w, pgw_stop *stop)
+{
+    pgw_status st;
+
+    if (w == NULL) return PGW_EINVAL;
+    if (pgw__worker_runs(w->pool)) return PGW_EMISUSE;
+    worker_set_runs(w->pool, true);
+    st = worker_run(w, stop);
+    for (size_t i = 0; i < w->pool->sources_count; i++) w->pool->sources[i]->loop.stop = NULL;
+    worker_set_runs(w->pool, false);
+    return st;
 }

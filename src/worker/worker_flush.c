@@ -12,6 +12,7 @@
 #include "base/mem.h"
 #include "base/status.h"
 #include "call/check.h"
+#include "worker/worker_progress.h"
 #include "worker/worker_report.h"
 
 #define FLUSH_MAX     10000 /* of one call */
@@ -223,6 +224,8 @@ static pgw_status flush_call(pgw_worker *w, size_t from, size_t n)
 {
     pgw_status st = flush_limit(w, from, n);
 
+    if (st == PGW_OK && w->flush.out[from]->verdict != PGW_VERDICT_DONE)
+        pgw__progress_before(w, w->flush.out + from, n);
     flush_name(w, from, n);
     if (st == PGW_OK) st = flush_send(w, from, n);
     if (st == PGW_EINVAL) return st; /* it may be the output's fault */
@@ -476,7 +479,7 @@ static void flush_settle(pgw_worker *w, size_t n)
     for (i = 0; i < n; i++) /* not under the lock: the program's callback takes its time */
         if (w->flush.refs[i].outcome == PGW_OK && flush_is_failure(w->flush.out[i]))
             flush_tell_failure(w, w->flush.out[i]);
-    pthread_mutex_lock(&w->lock);
+    pthread_mutex_lock(&w->pool->lock);
     w->shared.telling = 0;
     for (i = 0; i < n; i++) {
         pgw_task *t = w->flush.out[i];
@@ -500,8 +503,8 @@ static void flush_settle(pgw_worker *w, size_t n)
         }
     }
     if (w->shared.quarantined != NULL)
-        pthread_cond_broadcast(&w->work); /* it may have waited for this */
-    pthread_mutex_unlock(&w->lock);
+        pthread_cond_broadcast(&w->pool->work); /* it may have waited for this */
+    pthread_mutex_unlock(&w->pool->lock);
 }
 
 static size_t flush_take(pgw_worker *w, bool all)
@@ -510,7 +513,7 @@ static size_t flush_take(pgw_worker *w, bool all)
     size_t n = 0, i;
     int left;
 
-    pthread_mutex_lock(&w->lock);
+    pthread_mutex_lock(&w->pool->lock);
     w->shared.due_at = INT64_MAX;
     for (left = w->shared.done.count; left > 0; left--) {
         pgw_task *t = pgw__list_pop(&w->shared.done);
@@ -524,7 +527,7 @@ static size_t flush_take(pgw_worker *w, bool all)
         }
     }
     w->shared.telling = (int)n;
-    pthread_mutex_unlock(&w->lock);
+    pthread_mutex_unlock(&w->pool->lock);
 
     flush_sort(w->flush.out, n);
     for (i = 0; i < n; i++) w->flush.outputs[i] = w->flush.out[i]->output;

@@ -15,6 +15,7 @@
 #include "base/name.h"
 #include "base/status.h"
 #include "handle/handle.h"
+#include "worker/worker_progress.h"
 #include "worker/worker_report.h"
 
 #define HEARTBEAT_MAX_SLEEP_MS 1000 /* by a clock that may stop while the machine sleeps */
@@ -36,12 +37,12 @@ bool pgw__worker_heartbeat_init(pgw_worker *w)
 
 void pgw__worker_heartbeat_retry(pgw_worker *w)
 {
-    pthread_mutex_lock(&w->lock);
+    pthread_mutex_lock(&w->pool->lock);
     if (w->extension.away) {
         w->extension.rest_until = w->shared.heartbeat_at = 0;
         pgw__worker_heartbeat_wake(w);
     }
-    pthread_mutex_unlock(&w->lock);
+    pthread_mutex_unlock(&w->pool->lock);
 }
 
 /* With the lock held. Jobs claimed without a heartbeat session are lost when their lease ends: the
@@ -232,9 +233,9 @@ static int64_t heartbeat_wait(pgw_worker *w, pgw *h, int64_t next)
     fd.events = (short)(((events & PGW_EVENT_READ) != 0 ? POLLIN : 0) |
                         ((events & PGW_EVENT_WRITE) != 0 ? POLLOUT : 0));
     poll(&fd, 1, left_ms < INT_MAX ? (int)left_ms : INT_MAX);
-    pthread_mutex_lock(&w->lock);
+    pthread_mutex_lock(&w->pool->lock);
     next = heartbeat_tell_all(w);
-    pthread_mutex_unlock(&w->lock);
+    pthread_mutex_unlock(&w->pool->lock);
     return next;
 }
 
@@ -487,7 +488,7 @@ int64_t pgw__worker_extend(pgw_worker *w, pgw *h)
     away = h != w->loop.h && pgw__pq_check_session(h) != PGW_OK;
     heartbeat_is_away(w, away);
     if (b->count == 0 && !away) return next;
-    pthread_mutex_unlock(&w->lock);
+    pthread_mutex_unlock(&w->pool->lock);
     epoch = pgw__pq_epoch(h);
     what = b->count > 0 ? "leases not extended" : "no claims: the heartbeat has no session";
     for (size_t i = 0; away && i < b->count; i++) b->refs[i].outcome = PGW_ECONN;
@@ -501,7 +502,7 @@ int64_t pgw__worker_extend(pgw_worker *w, pgw *h)
         PGW__LOG(&w->given.log, news ? PGW_LOG_WARN : PGW_LOG_DEBUG, "worker", "%s: %s", what,
                  diagnostics);
     }
-    pthread_mutex_lock(&w->lock);
+    pthread_mutex_lock(&w->pool->lock);
     heartbeat_apply(w);
     if (st < 0) {
         heartbeat_failed(w, h, st, what, diagnostics);
@@ -528,7 +529,7 @@ static void heartbeat_sleep(pgw_worker *w)
 
     heartbeat_heed_cancels(w); /* heard while the server answered something else */
     if (pgw__clock_ms() >= w->shared.heartbeat_at) return;
-    pthread_mutex_unlock(&w->lock);
+    pthread_mutex_unlock(&w->pool->lock);
     poll(fds, 2, left_ms < HEARTBEAT_MAX_SLEEP_MS ? (int)left_ms : HEARTBEAT_MAX_SLEEP_MS);
     pgw__wake_drain(&b->wake);
     lost = there && pgw__pq_check_session(h) != PGW_OK;
@@ -538,7 +539,7 @@ static void heartbeat_sleep(pgw_worker *w)
                  "the connection that extends leases was lost; next try in %lld ms",
                  (long long)pause);
     }
-    pthread_mutex_lock(&w->lock);
+    pthread_mutex_lock(&w->pool->lock);
     if (!lost) {
         heartbeat_heed_cancels(w);
         return;
@@ -552,14 +553,16 @@ static void *heartbeat_thread(void *arg)
 {
     pgw_worker *w = arg;
 
-    pthread_mutex_lock(&w->lock);
+    pthread_mutex_lock(&w->pool->lock);
     while (!w->shared.heartbeat_ends) {
         w->shared.heartbeat_at = pgw__worker_extend(w, w->heartbeat.h);
+        if (w->progress.asks > 0) pgw__progress_answer_all(w, w->heartbeat.h);
+        w->shared.heartbeat_at = pgw__progress_if_due(w, w->heartbeat.h, w->shared.heartbeat_at);
         w->shared.heartbeat_at = pgw__report_if_due(w, w->heartbeat.h, w->shared.heartbeat_at);
         while (!w->shared.heartbeat_ends && pgw__clock_ms() < w->shared.heartbeat_at)
             heartbeat_sleep(w);
     }
-    pthread_mutex_unlock(&w->lock);
+    pthread_mutex_unlock(&w->pool->lock);
     return NULL;
 }
 
@@ -577,10 +580,11 @@ pgw_status pgw__worker_heartbeat_start(pgw_worker *w)
 
 void pgw__worker_heartbeat_end(pgw_worker *w)
 {
-    pthread_mutex_lock(&w->lock);
+    pthread_mutex_lock(&w->pool->lock);
     w->shared.heartbeat_ends = true;
+    pthread_cond_broadcast(&w->progress.answered);
     pgw__worker_heartbeat_wake(w);
-    pthread_mutex_unlock(&w->lock);
+    pthread_mutex_unlock(&w->pool->lock);
     if (w->heartbeat.started) {
         pgw_stop_notify(w->heartbeat.stop); /* twice: a statement under way is cancelled, too */
         pgw_stop_notify(w->heartbeat.stop);

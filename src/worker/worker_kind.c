@@ -42,30 +42,29 @@ static pgw_verdict kind_unhandled(pgw_task *task, void *arg)
     return PGW_VERDICT_RETRY;
 }
 
-void pgw__kind_init_rest(pgw_worker *w, const pgw_worker_spec *spec)
+void pgw__kind_init_rest(pgw__pool *p, const pgw_worker_spec *spec)
 {
-    w->given.rest.fn = spec->handler != NULL ? spec->handler : kind_unhandled;
-    w->given.rest.batch_fn = spec->batch_handler;
-    w->given.rest.arg = spec->arg;
-    w->given.rest.opts = (pgw_kind_opts)PGW_KIND_OPTS_INIT;
-    w->given.rest.limit = INT_MAX;
+    p->rest.fn = spec->handler != NULL ? spec->handler : kind_unhandled;
+    p->rest.batch_fn = spec->batch_handler;
+    p->rest.arg = spec->arg;
+    p->rest.opts = (pgw_kind_opts)PGW_KIND_OPTS_INIT;
+    p->rest.limit = INT_MAX;
 }
 
-bool pgw__kind_any(const pgw_worker *w)
+bool pgw__kind_any(const pgw__pool *p)
 {
-    return w->given.kinds_count > 0 || w->given.rest.batch_fn != NULL ||
-           w->given.rest.fn != kind_unhandled;
+    return p->kinds_count > 0 || p->rest.batch_fn != NULL || p->rest.fn != kind_unhandled;
 }
 
 /* Where it is among the kinds, or would be. */
-static size_t kind_at(const pgw_worker *w, const char *name, bool *found)
+static size_t kind_at(const pgw__pool *p, const char *name, bool *found)
 {
-    size_t low = 0, high = w->given.kinds_count;
+    size_t low = 0, high = p->kinds_count;
 
     *found = false;
     while (low < high && !*found) {
         const size_t middle = low + (high - low) / 2;
-        const int order = strcmp(name, w->given.kinds[middle]->name);
+        const int order = strcmp(name, p->kinds[middle]->name);
 
         *found = order == 0;
         if (order <= 0)
@@ -82,18 +81,18 @@ pgw__kind *pgw__kind_of(pgw_worker *w, const pgw_job *job)
     bool found = false;
     size_t at = 0;
 
-    if (w->given.kinds_count > 0) at = kind_at(w, name != NULL ? name : "", &found);
-    return found ? w->given.kinds[at] : &w->given.rest;
+    if (w->pool->kinds_count > 0) at = kind_at(w->pool, name != NULL ? name : "", &found);
+    return found ? w->pool->kinds[at] : &w->pool->rest;
 }
 
-static pgw__kind *kind_add(pgw_worker *w, const char *name, size_t at)
+static pgw__kind *kind_add(pgw__pool *p, const char *name, size_t at)
 {
-    const size_t n = w->given.kinds_count;
-    pgw__kind **kinds = pgw__mem_realloc(w->given.kinds, (n + 1) * sizeof(*kinds));
+    const size_t n = p->kinds_count;
+    pgw__kind **kinds = pgw__mem_realloc(p->kinds, (n + 1) * sizeof(*kinds));
     pgw__kind *kind;
 
     if (kinds == NULL) return NULL;
-    w->given.kinds = kinds;
+    p->kinds = kinds;
     kind = pgw__mem_zero(1, sizeof(*kind));
     if (kind == NULL) return NULL;
     kind->name = pgw__mem_dup(name);
@@ -103,19 +102,11 @@ static pgw__kind *kind_add(pgw_worker *w, const char *name, size_t at)
     }
     memmove(kinds + at + 1, kinds + at, (n - at) * sizeof(*kinds));
     kinds[at] = kind;
-    w->given.kinds_count++;
+    p->kinds_count++;
     return kind;
 }
 
 /* ---- pgw_worker_handle() ---- */
-
-static pgw_status kind_refuse(pgw_worker *w, const char *argument, const char *what,
-                              const char *allowed)
-{
-    snprintf(w->loop.error, sizeof(w->loop.error), "argument `%s` %s: expected %s", argument, what,
-             allowed);
-    return PGW_EINVAL;
-}
 
 static bool kind_fits(pgw_worker *w, const char *field, int64_t value, int64_t least, int64_t most,
                       const char *allowed)
@@ -125,7 +116,7 @@ static bool kind_fits(pgw_worker *w, const char *field, int64_t value, int64_t l
     if (value == PGW_DEFAULT || (value >= least && value <= most)) return true;
     snprintf(argument, sizeof(argument), "opts->%s", field);
     snprintf(what, sizeof(what), "is %lld", (long long)value);
-    kind_refuse(w, argument, what, allowed);
+    pgw__worker_refuse(w, argument, what, allowed);
     return false;
 }
 
@@ -135,11 +126,12 @@ static pgw_status kind_check(pgw_worker *w, const char *name, pgw_handler_fn *fn
     const char *fault = name != NULL && *name == '\0' ? NULL : pgw__name_fault(name, PGW__KIND_MAX);
 
     if (fault != NULL)
-        return kind_refuse(w, "kind", fault, "up to 255 bytes of UTF-8, no control characters");
-    if (fn == NULL) return kind_refuse(w, "fn", "is NULL", "a function");
+        return pgw__worker_refuse(w, "kind", fault,
+                                  "up to 255 bytes of UTF-8, no control characters");
+    if (fn == NULL) return pgw__worker_refuse(w, "fn", "is NULL", "a function");
     if (opts != NULL &&
         (!pgw__size_is_whole(opts->struct_size) || opts->struct_size > sizeof(*mine)))
-        return kind_refuse(w, "opts->struct_size", "is not set", "PGW_KIND_OPTS_INIT");
+        return pgw__worker_refuse(w, "opts->struct_size", "is not set", "PGW_KIND_OPTS_INIT");
     if (opts != NULL) memcpy(mine, opts, opts->struct_size);
     if (kind_fits(w, "concurrency", mine->concurrency, 1, 1024, "1..1024, or PGW_DEFAULT") &&
         kind_fits(w, "max_attempts", mine->max_attempts, 1, 1000, "1..1000, or PGW_DEFAULT") &&
@@ -154,16 +146,6 @@ static pgw_status kind_check(pgw_worker *w, const char *name, pgw_handler_fn *fn
     return PGW_EINVAL;
 }
 
-static bool kind_runs(pgw_worker *w)
-{
-    bool runs;
-
-    pthread_mutex_lock(&w->lock);
-    runs = w->shared.owners > 1 || w->loop.h != NULL;
-    pthread_mutex_unlock(&w->lock);
-    return runs;
-}
-
 pgw_status pgw_worker_handle(pgw_worker *w, const char *kind, pgw_handler_fn *fn, void *arg,
                              const pgw_kind_opts *opts)
 {
@@ -174,13 +156,13 @@ pgw_status pgw_worker_handle(pgw_worker *w, const char *kind, pgw_handler_fn *fn
     pgw_status st;
 
     if (w == NULL) return PGW_EINVAL;
-    if (kind_runs(w)) return PGW_EMISUSE;
+    if (pgw__worker_runs(w->pool)) return PGW_EMISUSE;
     st = kind_check(w, kind, fn, &mine, opts);
     if (st != PGW_OK) return st;
-    at = kind_at(w, kind, &found);
-    if (!found && w->given.kinds_count == KIND_MAX)
-        return kind_refuse(w, "kind", "exceeds the limit", "at most 1000 kinds");
-    k = found ? w->given.kinds[at] : kind_add(w, kind, at);
+    at = kind_at(w->pool, kind, &found);
+    if (!found && w->pool->kinds_count == KIND_MAX)
+        return pgw__worker_refuse(w, "kind", "exceeds the limit", "at most 1000 kinds");
+    k = found ? w->pool->kinds[at] : kind_add(w->pool, kind, at);
     if (k == NULL) return PGW_ENOMEM;
     k->fn = fn;
     k->arg = arg;
@@ -267,10 +249,10 @@ int64_t pgw__kind_put_off_ms(pgw__kind *kind, int64_t now_us)
     return (ms + KIND_WAIT_MS) / KIND_WAIT_MS * KIND_WAIT_MS;
 }
 
-bool pgw__kind_expects(const pgw_worker *w, int64_t now_us)
+bool pgw__kind_expects(const pgw__pool *p, int64_t now_us)
 {
-    for (size_t i = 0; i < w->given.kinds_count; i++) {
-        const int64_t return_us = w->given.kinds[i]->return_us;
+    for (size_t i = 0; i < p->kinds_count; i++) {
+        const int64_t return_us = p->kinds[i]->return_us;
 
         if (return_us > 0 && now_us < return_us + KIND_LATE_US) return true;
     }

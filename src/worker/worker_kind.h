@@ -5,8 +5,8 @@
 
 #include "worker/worker_state.h"
 
-void pgw__kind_init_rest(pgw_worker *w, const pgw_worker_spec *spec);
-bool pgw__kind_any(const pgw_worker *w); /* is there a handler at all? */
+void pgw__kind_init_rest(pgw__pool *p, const pgw_worker_spec *spec);
+bool pgw__kind_any(const pgw__pool *p); /* is there a handler at all? */
 pgw__kind *pgw__kind_of(pgw_worker *w, const pgw_job *job);
 /* The job's own, else its kind's, else the worker's. 0: none. */
 int64_t pgw__kind_timeout_ms(const pgw_worker *w, const pgw__kind *kind, const pgw_job *job);
@@ -20,6 +20,6 @@ bool pgw__kind_hangs(const pgw__kind *kind, int64_t now); /* what waits would wa
 /* When a job beyond the limit of its kind is to be tried again. */
 int64_t pgw__kind_put_off_ms(pgw__kind *kind, int64_t now_us);
 /* Are there jobs that were put off, and did not have the time to come back yet? */
-bool pgw__kind_expects(const pgw_worker *w, int64_t now_us);
+bool pgw__kind_expects(const pgw__pool *p, int64_t now_us);
 
 #endif

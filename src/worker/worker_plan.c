@@ -114,14 +114,15 @@ pgw__worker_plan pgw__worker_plan_next(const pgw__worker_view *v)
     return p;
 }
 
-bool pgw__worker_plan_stirs(const pgw__worker_view *before, pgw__worker_counts now)
+pgw__worker_stir_for pgw__worker_plan_stirs(const pgw__worker_view *before, pgw__worker_counts now)
 {
     pgw__worker_view v = *before;
     pgw__worker_plan p;
 
-    if (now.due_at < before->n.due_at) return true; /* it would wait too long */
+    if (now.due_at < before->n.due_at) return PGW__STIR_OTHER; /* it would wait too long */
     v.n = now;
     p = pgw__worker_plan_next(&v);
-    if (p.rush && !before->rush) return true; /* so it would here */
-    return p.end || p.release || p.flush || p.claim > 0;
+    if (p.rush && !before->rush) return PGW__STIR_OTHER; /* so it would here */
+    if (p.end || p.release || p.flush) return PGW__STIR_OTHER;
+    return p.claim > 0 ? PGW__STIR_CLAIM : PGW__STIR_NOT;
 }

@@ -59,8 +59,14 @@ typedef struct pgw__worker_plan {
 
 pgw__worker_plan pgw__worker_plan_next(const pgw__worker_view *v);
 
+typedef enum pgw__worker_stir_for {
+    PGW__STIR_NOT,
+    PGW__STIR_CLAIM,
+    PGW__STIR_OTHER
+} pgw__worker_stir_for;
+
 /* A handler thread just took or finished jobs; `now` has the counts. Whether a waiting main loop
- * must check again. `before`: the counts when it began to wait. */
-bool pgw__worker_plan_stirs(const pgw__worker_view *before, pgw__worker_counts now);
+ * must check again, and if only to claim. `before`: the counts when it began to wait. */
+pgw__worker_stir_for pgw__worker_plan_stirs(const pgw__worker_view *before, pgw__worker_counts now);
 
 #endif

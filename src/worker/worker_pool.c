@@ -59,46 +59,64 @@ static int64_t pool_due_at(const pgw_worker *w, const pgw_task *t)
     int64_t at;
 
     if (t->taskset->done > 0) return late;
-    at = (w->given.concurrency == 0 ? w->shared.began_at : pgw__clock_ms()) + w->given.flush_ms;
+    at = (w->given.concurrency == 0 ? w->pool->began_at : pgw__clock_ms()) + w->given.flush_ms;
     return at < late ? at : late;
 }
 
 /* ---- kinds with a limit ---- */
 
-static void pool_make_ready(pgw_worker *w, pgw_task *t)
+static void pool_push_ready(pgw_task *t)
+{
+    pgw__list_push(&t->worker->shared.ready, t);
+    t->worker->pool->ready++;
+}
+
+static pgw_task *pool_pop_ready(pgw_worker *w)
+{
+    w->pool->ready--;
+    return pgw__list_pop(&w->shared.ready);
+}
+
+static void pool_make_ready(pgw_task *t)
 {
     t->held = true;
     t->kind->held++;
-    pgw__list_push(&w->shared.ready, t);
+    pool_push_ready(t);
 }
 
-static pgw_task *pool_stop_waiting(pgw_worker *w, pgw__kind *kind)
+static void pool_wait(pgw_task *t)
+{
+    pgw__list_push(&t->kind->waiting, t);
+    t->worker->shared.waiting++;
+}
+
+static pgw_task *pool_stop_waiting(pgw__kind *kind)
 {
     pgw_task *t = pgw__list_pop(&kind->waiting);
 
-    if (t != NULL) w->shared.waiting--;
+    if (t != NULL) t->worker->shared.waiting--;
     return t;
 }
 
 /* It runs no longer, or will not: the next of its kind may. */
-static void pool_end_holding(pgw_worker *w, pgw_task *t)
+static void pool_end_holding(pgw_task *t)
 {
     pgw_task *next;
 
     if (!t->held) return;
     t->held = false;
     t->kind->held--;
-    next = pool_stop_waiting(w, t->kind);
+    next = pool_stop_waiting(t->kind);
     if (next == NULL) return;
-    pool_make_ready(w, next);
-    pthread_cond_signal(&w->work);
+    pool_make_ready(next);
+    pthread_cond_signal(&t->worker->pool->work);
 }
 
 /* ---- giving back ---- */
 
 static void pool_finish(pgw_worker *w, pgw_task *t)
 {
-    pool_end_holding(w, t);
+    pool_end_holding(t);
     t->stage = PGW__DONE;
     pgw__worker_clear(w, t);
     pgw__wake_close(&t->wake);
@@ -131,7 +149,15 @@ static void pool_put_off(pgw_worker *w, pgw_task *t, int64_t now)
 
 static int pool_free(const pgw_worker *w)
 {
-    return w->given.batch * (pgw__worker_handlers(w) - w->shared.busy);
+    return w->given.batch * (pgw__worker_handlers(w) - w->pool->busy);
+}
+
+/* What is left of them for jobs of this source. */
+static int pool_free_here(const pgw_worker *w)
+{
+    const int free = pool_free(w) - (w->pool->ready - w->shared.ready.count);
+
+    return free > 0 ? free : 0;
 }
 
 /* With the lock held. A job in its last attempt would be dead, should this process die before it
@@ -147,15 +173,14 @@ static void pool_add(pgw_worker *w, pgw__taskset *c)
         pgw_task *t = &c->tasks[i];
         const bool last = pgw__worker_is_last(t->job);
 
-        if (last && w->shared.ready.count >= free) {
+        if (last && w->pool->ready >= free) {
             pool_return(w, t, PGW_VERDICT_RELEASE, now);
             w->loop.alone_until = now + POOL_ALONE_MS;
         } else if (t->kind->held < t->kind->limit) {
-            pool_make_ready(w, t);
+            pool_make_ready(t);
         } else if (!last && t->kind->waiting.count < pgw__kind_waiting_max(t->kind)) {
             if (t->kind->waiting.count == 0) t->kind->began_at = now;
-            pgw__list_push(&t->kind->waiting, t);
-            w->shared.waiting++;
+            pool_wait(t);
         } else {
             pool_put_off(w, t, now);
         }
@@ -182,7 +207,7 @@ pgw_status pgw__worker_admit(pgw_worker *w, pgw_batch *batch, int64_t since, int
     }
     atomic_fetch_add(&w->n.claimed, (int64_t)n);
 
-    pthread_mutex_lock(&w->lock);
+    pthread_mutex_lock(&w->pool->lock);
     c->next = w->shared.tasksets;
     if (c->next != NULL) c->next->prev = c;
     w->shared.tasksets = c;
@@ -197,12 +222,17 @@ pgw_status pgw__worker_admit(pgw_worker *w, pgw_batch *batch, int64_t since, int
         w->shared.heartbeat_at = extend_at;
         pgw__worker_heartbeat_wake(w);
     }
-    if (n >= (size_t)w->shared.idle)
-        pthread_cond_broadcast(&w->work);
+    if (n >= (size_t)w->pool->idle)
+        pthread_cond_broadcast(&w->pool->work);
     else
-        for (i = 0; i < n; i++) pthread_cond_signal(&w->work);
-    pthread_mutex_unlock(&w->lock);
+        for (i = 0; i < n; i++) pthread_cond_signal(&w->pool->work);
+    pthread_mutex_unlock(&w->pool->lock);
     return PGW_OK;
+}
+
+static bool pool_is_of(const pgw_task *t, const pgw_worker *w, const char *queue)
+{
+    return t->worker == w && (queue == NULL || strcmp(pgw_job_queue(t->job), queue) == 0);
 }
 
 void pgw__worker_release_ready(pgw_worker *w, const char *queue)
@@ -210,33 +240,37 @@ void pgw__worker_release_ready(pgw_worker *w, const char *queue)
     const int64_t now = pgw__clock_ms();
     pgw_task *t;
 
-    for (size_t i = 0; i < w->given.kinds_count; i++)
-        for (int left = w->given.kinds[i]->waiting.count; left > 0; left--) {
-            t = pool_stop_waiting(w, w->given.kinds[i]);
-            if (queue == NULL || strcmp(pgw_job_queue(t->job), queue) == 0) {
+    for (size_t i = 0; i < w->pool->kinds_count; i++)
+        for (int left = w->pool->kinds[i]->waiting.count; left > 0; left--) {
+            t = pool_stop_waiting(w->pool->kinds[i]);
+            if (pool_is_of(t, w, queue))
                 pool_return(w, t, PGW_VERDICT_RELEASE, now);
-            } else {
-                pgw__list_push(&w->given.kinds[i]->waiting, t);
-                w->shared.waiting++;
-            }
+            else
+                pool_wait(t);
         }
     for (int left = w->shared.ready.count; left > 0; left--) {
-        t = pgw__list_pop(&w->shared.ready);
-        if (queue == NULL || strcmp(pgw_job_queue(t->job), queue) == 0)
+        t = pool_pop_ready(w);
+        if (pool_is_of(t, w, queue))
             pool_return(w, t, PGW_VERDICT_RELEASE, now);
         else
-            pgw__list_push(&w->shared.ready, t);
+            pool_push_ready(t);
     }
 }
 
 void pgw__worker_give_up_waiting(pgw_worker *w, int64_t now)
 {
-    for (size_t i = 0; w->shared.waiting > 0 && i < w->given.kinds_count; i++) {
-        pgw__kind *kind = w->given.kinds[i];
+    for (size_t i = 0; w->shared.waiting > 0 && i < w->pool->kinds_count; i++) {
+        pgw__kind *kind = w->pool->kinds[i];
 
         if (!pgw__kind_hangs(kind, now)) continue;
-        for (int left = kind->waiting.count; left > 0; left--)
-            pool_put_off(w, pool_stop_waiting(w, kind), now);
+        for (int left = kind->waiting.count; left > 0; left--) {
+            pgw_task *t = pool_stop_waiting(kind);
+
+            if (t->worker == w)
+                pool_put_off(w, t, now);
+            else
+                pool_wait(t);
+        }
     }
 }
 
@@ -246,7 +280,7 @@ pgw__worker_counts pgw__worker_count(const pgw_worker *w)
 {
     return (pgw__worker_counts){.waiting = w->shared.waiting,
                                 .ready = w->shared.ready.count,
-                                .free = pool_free(w),
+                                .free = pool_free_here(w),
                                 .running = w->shared.running,
                                 .done = w->shared.done.count,
                                 .whole = w->shared.whole,
@@ -255,13 +289,30 @@ pgw__worker_counts pgw__worker_count(const pgw_worker *w)
                                 .hold_until = w->shared.hold_until};
 }
 
-/* Something changed that a waiting main loop may want to act upon. */
-static void pool_stir(pgw_worker *w)
+/* The sources in the order of their turns. */
+static pgw_worker *pool_source(const pgw__pool *p, size_t i)
 {
-    if (!w->shared.waits) return;
-    if (!pgw__worker_plan_stirs(&w->shared.view, pgw__worker_count(w))) return;
-    w->shared.waits = false;
-    pgw__wake_poke(&w->shared.wake);
+    i += p->turn;
+    return p->sources[i < p->sources_count ? i : i - p->sources_count];
+}
+
+/* One source is woken up to claim for free handlers, the next one that would. Its loop
+ * stirs again after the claim: see worker_pass_on(). */
+void pgw__worker_stir(pgw__pool *p)
+{
+    bool claims = false;
+
+    for (size_t i = 0; i < p->sources_count; i++) {
+        pgw_worker *w = pool_source(p, i);
+        pgw__worker_stir_for what;
+
+        if (!w->shared.waits) continue;
+        what = pgw__worker_plan_stirs(&w->shared.view, pgw__worker_count(w));
+        if (what == PGW__STIR_NOT || (what == PGW__STIR_CLAIM && claims)) continue;
+        claims = claims || what == PGW__STIR_CLAIM;
+        w->shared.waits = false;
+        pgw__wake_poke(&w->shared.wake);
+    }
 }
 
 /* Jobs whose lease has ended are never given to a handler: another worker may have them. A
@@ -270,7 +321,7 @@ static bool pool_may_start(pgw_worker *w, pgw_task *t, int64_t now)
 {
     if (now >= atomic_load(&t->safe_until)) pgw__worker_mark_lost(t);
     if (atomic_load(&t->signals) & PGW_SIGNAL_LOST) {
-        pool_end_holding(w, t);
+        pool_end_holding(t);
         pgw__worker_drop(t);
     } else if (atomic_load(&t->signals) & PGW_SIGNAL_CANCELED) {
         pool_release(w, t);
@@ -289,9 +340,9 @@ void pgw__worker_sort_out(pgw_worker *w)
     w->shared.unfit = false;
     now = pgw__clock_ms();
     for (left = w->shared.ready.count; left > 0; left--) {
-        pgw_task *t = pgw__list_pop(&w->shared.ready);
+        pgw_task *t = pool_pop_ready(w);
 
-        if (pool_may_start(w, t, now)) pgw__list_push(&w->shared.ready, t);
+        if (pool_may_start(w, t, now)) pool_push_ready(t);
     }
 }
 
@@ -327,14 +378,15 @@ static size_t pool_take(pgw_worker *w, pgw_task **tasks, int64_t now_us)
     size_t n = 0;
 
     while (pool_takes(w, tasks, n)) {
-        pgw_task *t = pgw__list_pop(&w->shared.ready);
+        pgw_task *t = pool_pop_ready(w);
 
         if (!pool_may_start(w, t, now)) continue;
         pool_begin(w, t, now_us);
         tasks[n++] = t;
     }
-    w->shared.began_at = now;
-    w->shared.busy += n > 0;
+    w->pool->turn = w->given.place + 1 < w->pool->sources_count ? w->given.place + 1 : 0;
+    w->pool->began_at = now;
+    w->pool->busy += n > 0;
     w->shared.running += (int)n;
     atomic_store(&w->n.running, w->shared.running);
     return n;
@@ -366,18 +418,18 @@ static void pool_put(pgw_worker *w, pgw_task **tasks, size_t n, int64_t now_us)
     size_t i;
 
     if (tasks[0]->kind->limit < INT_MAX) pgw__kind_ran(tasks[0]->kind, now_us - tasks[0]->began_us);
-    w->shared.busy--;
-    w->shared.finished += (int64_t)n;
+    w->pool->busy--;
+    w->pool->finished += (int64_t)n;
     w->shared.running -= (int)n;
     atomic_store(&w->n.running, w->shared.running);
     for (i = 0; i < n; i++) {
         pgw_task *t = tasks[i];
 
         pgw__report_returned(t, now_us);
-        pool_end_holding(w, t);
+        pool_end_holding(t);
         if (t->verdict == PGW_VERDICT_SETTLED)
             pool_settled(w, t);
-        else if (w->shared.closing) /* no thread is left to report it */
+        else if (w->shared.ended) /* no thread is left to report it */
             pgw__worker_drop(t);
         else if (t->verdict == PGW_VERDICT_HOLD)
             pool_hold(w, t);
@@ -387,6 +439,21 @@ static void pool_put(pgw_worker *w, pgw_task **tasks, size_t n, int64_t now_us)
 }
 
 /* ---- handlers ---- */
+
+bool pgw__worker_handlers_init(const pgw_worker *w)
+{
+    const size_t n = (size_t)pgw__worker_handlers(w);
+    pgw__pool *p = w->pool;
+
+    p->handlers = pgw__mem_zero(n, sizeof(p->handlers[0]));
+    for (size_t i = 0; p->handlers != NULL && i < n; i++) {
+        p->handlers[i].pool = p;
+        p->handlers[i].tasks = pgw__mem_zero((size_t)w->given.batch, sizeof(pgw_task *));
+        if (p->handlers[i].tasks == NULL) return false;
+        p->handlers_count = i + 1;
+    }
+    return p->handlers != NULL;
+}
 
 static void pool_call(pgw_task **tasks, size_t n)
 {
@@ -401,65 +468,81 @@ static void pool_call(pgw_task **tasks, size_t n)
 
 void pgw__worker_run_here(pgw_worker *w)
 {
-    pgw_task **tasks = w->shared.handlers[0].tasks;
+    pgw_task **tasks = w->pool->handlers[0].tasks;
     size_t n;
 
-    pthread_mutex_lock(&w->lock);
+    pthread_mutex_lock(&w->pool->lock);
     n = pool_take(w, tasks, pgw__clock_us());
-    pthread_mutex_unlock(&w->lock);
+    pthread_mutex_unlock(&w->pool->lock);
     if (n == 0) return;
     pool_call(tasks, n);
-    pthread_mutex_lock(&w->lock);
+    pthread_mutex_lock(&w->pool->lock);
     pool_put(w, tasks, n, pgw__clock_us());
-    pthread_mutex_unlock(&w->lock);
+    pthread_mutex_unlock(&w->pool->lock);
+}
+
+/* The next source that has a job to start, or NULL. */
+static pgw_worker *pool_next(const pgw__pool *p)
+{
+    for (size_t i = 0; p->ready > 0 && i < p->sources_count; i++) {
+        pgw_worker *w = pool_source(p, i);
+
+        if (w->shared.ready.first != NULL && !pgw__worker_blocked(w)) return w;
+    }
+    return NULL;
 }
 
 static void *pool_thread(void *arg)
 {
     pgw__handler_thread *handler = arg;
-    pgw_worker *w = handler->worker;
+    pgw__pool *p = handler->pool;
     int64_t now_us = 0; /* read once for the end of a job and the start of the next */
     bool last;
 
-    pthread_mutex_lock(&w->lock);
+    pthread_mutex_lock(&p->lock);
     for (;;) {
-        while ((w->shared.ready.first == NULL || pgw__worker_blocked(w)) && !w->shared.closing) {
-            w->shared.idle++;
-            pthread_cond_wait(&w->work, &w->lock);
-            w->shared.idle--;
+        pgw_worker *w;
+
+        while ((w = pool_next(p)) == NULL && !p->closing) {
+            p->idle++;
+            pthread_cond_wait(&p->work, &p->lock);
+            p->idle--;
             now_us = 0;
         }
-        if (w->shared.closing) break;
+        if (p->closing) break;
         if (now_us == 0) now_us = pgw__clock_us();
         handler->held = pool_take(w, handler->tasks, now_us);
-        pool_stir(w);
+        pgw__worker_stir(p);
         if (handler->held == 0) {
             now_us = 0;
             continue;
         }
-        pthread_mutex_unlock(&w->lock);
+        pthread_mutex_unlock(&p->lock);
         pool_call(handler->tasks, handler->held);
-        pthread_mutex_lock(&w->lock);
+        pthread_mutex_lock(&p->lock);
         now_us = pgw__clock_us();
         pool_put(w, handler->tasks, handler->held, now_us);
         handler->held = 0;
-        pool_stir(w);
+        pgw__worker_stir(p);
     }
     handler->left = true;
-    last = handler->alone && --w->shared.owners == 0;
-    pthread_cond_broadcast(&w->left);
-    pthread_mutex_unlock(&w->lock);
-    if (last) pgw__worker_destroy(w);
+    last = handler->alone && --p->owners == 0;
+    pthread_cond_broadcast(&p->left);
+    pthread_mutex_unlock(&p->lock);
+    if (last) pgw__worker_destroy(p);
     return NULL;
 }
 
-pgw_status pgw__worker_hire(pgw_worker *w)
+static size_t pool_threads(const pgw__pool *p)
 {
-    int i;
+    return (size_t)p->sources[0]->given.concurrency;
+}
 
-    w->shared.closing = false;
-    for (i = 0; i < w->given.concurrency; i++) {
-        pgw__handler_thread *handler = &w->shared.handlers[i];
+pgw_status pgw__worker_hire(pgw__pool *p)
+{
+    p->closing = false;
+    for (size_t i = 0; i < pool_threads(p); i++) {
+        pgw__handler_thread *handler = &p->handlers[i];
 
         handler->left = handler->alone = false; /* it may be left from the last run */
         handler->started = pgw__worker_start(&handler->thread, pool_thread, handler) == PGW_OK;
@@ -468,28 +551,28 @@ pgw_status pgw__worker_hire(pgw_worker *w)
     return PGW_OK;
 }
 
-bool pgw__worker_dismiss(pgw_worker *w)
+bool pgw__worker_dismiss(pgw__pool *p)
 {
+    const size_t n = pool_threads(p);
     bool all = true;
-    int i;
 
-    pthread_mutex_lock(&w->lock);
-    w->shared.closing = true;
-    pthread_cond_broadcast(&w->work);
-    for (i = 0; i < w->given.concurrency; i++) {
-        pgw__handler_thread *handler = &w->shared.handlers[i];
+    pthread_mutex_lock(&p->lock);
+    p->closing = true;
+    pthread_cond_broadcast(&p->work);
+    for (size_t i = 0; i < n; i++) {
+        pgw__handler_thread *handler = &p->handlers[i];
 
         if (!handler->started) continue;
-        while (!handler->left && handler->held == 0) pthread_cond_wait(&w->left, &w->lock);
+        while (!handler->left && handler->held == 0) pthread_cond_wait(&p->left, &p->lock);
         if (!handler->left) { /* in a handler that does not return: the thread ends alone */
             handler->alone = true;
-            w->shared.owners++;
+            p->owners++;
             all = false;
         }
     }
-    pthread_mutex_unlock(&w->lock);
-    for (i = 0; i < w->given.concurrency; i++) {
-        pgw__handler_thread *handler = &w->shared.handlers[i];
+    pthread_mutex_unlock(&p->lock);
+    for (size_t i = 0; i < n; i++) {
+        pgw__handler_thread *handler = &p->handlers[i];
 
         if (!handler->started) continue;
         if (handler->alone)
@@ -525,14 +608,19 @@ int pgw_task_signals(const pgw_task *task)
     return signals;
 }
 
+size_t pgw_task_source(const pgw_task *task)
+{
+    return task->worker->given.place;
+}
+
 int pgw_task_fd(pgw_task *task)
 {
     pgw_worker *w = task->worker;
 
-    pthread_mutex_lock(&w->lock);
+    pthread_mutex_lock(&w->pool->lock);
     if (task->wake.read_fd < 0 && pgw__wake_open(&task->wake) && pgw_task_signals(task) != 0)
         pgw__worker_raise(task, pgw_task_signals(task));
-    pthread_mutex_unlock(&w->lock);
+    pthread_mutex_unlock(&w->pool->lock);
     return task->wake.read_fd;
 }
 

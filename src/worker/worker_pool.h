@@ -9,11 +9,13 @@
  * server's.
  */
 pgw_status pgw__worker_admit(pgw_worker *w, pgw_batch *batch, int64_t since, int64_t server_us);
-pgw_status pgw__worker_hire(pgw_worker *w); /* starts the handler threads */
-bool pgw__worker_dismiss(pgw_worker *w);    /* false: some handlers were left behind */
-void pgw__worker_run_here(pgw_worker *w);   /* one handler call in this thread */
+bool pgw__worker_handlers_init(const pgw_worker *w);
+pgw_status pgw__worker_hire(pgw__pool *p); /* starts the handler threads */
+bool pgw__worker_dismiss(pgw__pool *p);    /* false: some handlers were left behind */
+void pgw__worker_run_here(pgw_worker *w);  /* one handler call in this thread */
 /* With the lock held: */
 pgw__worker_counts pgw__worker_count(const pgw_worker *w);
+void pgw__worker_stir(pgw__pool *p); /* something changed that waiting main loops may act upon */
 /* Jobs of that queue, or of all (NULL), that are not started get the verdict PGW_VERDICT_RELEASE.
  */
 void pgw__worker_release_ready(pgw_worker *w, const char *queue);

@@ -229,14 +229,14 @@ static pgw_status report_send(pgw_worker *w, pgw *h, int64_t limit_ms, bool gone
     pgw_status st;
 
     report_collect_jobs(w, &jobs);
-    pthread_mutex_unlock(&w->lock);
+    pthread_mutex_unlock(&w->pool->lock);
     pgw__pq_limit_calls(h, limit_ms);
     st = report_call(w, h, &jobs, gone);
     if (st < 0)
         PGW__LOG(&w->given.log, PGW_LOG_DEBUG, "worker", "report not sent: %s",
                  pgw_error_message(h));
     if (h == w->loop.h) pgw_set_timeout(h, PGW_DEFAULT);
-    pthread_mutex_lock(&w->lock);
+    pthread_mutex_lock(&w->pool->lock);
     if (st >= 0) report_accepted(w);
     return st;
 }
@@ -269,9 +269,9 @@ int64_t pgw__report_if_due(pgw_worker *w, pgw *h, int64_t next)
 void pgw__report_end(pgw_worker *w, pgw *h)
 {
     if (pgw__pq_check_session(h) != PGW_OK) return;
-    pthread_mutex_lock(&w->lock);
+    pthread_mutex_lock(&w->pool->lock);
     report_collect(w);
     if (report_send(w, h, REPORT_LAST_MS, true) >= 0)
         memset(w->report.versions, 0, w->given.queues_count * sizeof(w->report.versions[0]));
-    pthread_mutex_unlock(&w->lock);
+    pthread_mutex_unlock(&w->pool->lock);
 }

@@ -3,6 +3,7 @@
 #include "worker/worker_state.h"
 
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -116,7 +117,10 @@ void pgw__worker_drop(pgw_task *t)
     pgw__wake_close(&t->wake);
     pgw__mem_free(t->output);
     pgw__mem_free(t->error);
-    t->output = t->error = NULL;
+    pgw__mem_free(t->progress);
+    pgw_batch_free(t->before);
+    t->output = t->error = t->progress = NULL;
+    t->before = NULL;
     pgw__taskset_put(t->worker, t->taskset);
 }
 
@@ -199,20 +203,29 @@ void pgw__worker_heartbeat_wake(pgw_worker *w)
     pgw__wake_poke(&w->extension.wake);
 }
 
+bool pgw__worker_runs(pgw__pool *p)
+{
+    bool runs;
+
+    pthread_mutex_lock(&p->lock);
+    runs = p->runs || p->owners > 1;
+    pthread_mutex_unlock(&p->lock);
+    return runs;
+}
+
+pgw_status pgw__worker_refuse(pgw_worker *w, const char *argument, const char *what,
+                              const char *allowed)
+{
+    snprintf(w->loop.error, sizeof(w->loop.error), "argument `%s` %s: expected %s", argument, what,
+             allowed);
+    return PGW_EINVAL;
+}
+
 /* ---- the end ---- */
 
-void pgw__worker_destroy(pgw_worker *w)
+void pgw__worker_source_free(pgw_worker *w)
 {
-    size_t i;
-
-    for (i = 0; i < w->shared.handlers_count; i++) pgw__mem_free(w->shared.handlers[i].tasks);
-    pgw__mem_free(w->shared.handlers);
-    for (i = 0; i < w->given.kinds_count; i++) {
-        pgw__mem_free(w->given.kinds[i]->name);
-        pgw__mem_free(w->given.kinds[i]);
-    }
-    pgw__mem_free(w->given.kinds);
-    for (i = 0; i < w->given.queues_count; i++) pgw__mem_free(w->given.queues[i]);
+    for (size_t i = 0; i < w->given.queues_count; i++) pgw__mem_free(w->given.queues[i]);
     pgw__mem_free(w->given.queues);
     pgw__mem_free(w->flush.out);
     pgw__mem_free(w->flush.refs);
@@ -227,10 +240,26 @@ void pgw__worker_destroy(pgw_worker *w)
     pgw__mem_free(w->report.running);
     pgw__mem_free(w->report.counts);
     pgw__wake_close(&w->shared.wake);
-    pthread_cond_destroy(&w->work);
-    pthread_cond_destroy(&w->left);
-    pthread_mutex_destroy(&w->lock);
-    pthread_mutex_destroy(&w->given.log_lock);
+    pthread_cond_destroy(&w->progress.answered);
     pgw_conf_free(w->given.conf);
     pgw__mem_free(w);
+}
+
+void pgw__worker_destroy(pgw__pool *p)
+{
+    size_t i;
+
+    for (i = 0; i < p->sources_count; i++) pgw__worker_source_free(p->sources[i]);
+    for (i = 0; i < p->handlers_count; i++) pgw__mem_free(p->handlers[i].tasks);
+    pgw__mem_free(p->handlers);
+    for (i = 0; i < p->kinds_count; i++) {
+        pgw__mem_free(p->kinds[i]->name);
+        pgw__mem_free(p->kinds[i]);
+    }
+    pgw__mem_free(p->kinds);
+    pthread_cond_destroy(&p->work);
+    pthread_cond_destroy(&p->left);
+    pthread_mutex_destroy(&p->lock);
+    pthread_mutex_destroy(&p->log_lock);
+    pgw__mem_free(p);
 }

@@ -16,6 +16,11 @@
  * guards what more than one of them sees and is not atomic; no call to the server and no handler
  * runs under it.
  *
+ * A worker with several databases has a struct pgw_worker for each, a source, with a main loop, a
+ * heartbeat, jobs and results of its own. They share the pool: the handler threads, the kinds and
+ * the lock. A free handler takes a job of the next source that has one, in turn. So a source whose
+ * server hangs keeps no other one waiting.
+ *
  * A job goes READY -> RUNNING -> DONE -> GONE; jobs of one claim live in one task set, which is
  * freed with the last of them. The server keeps them in rows of up to a hundred. A call that
  * finishes a whole row deletes it; one that finishes a part of a row rewrites it. So results of a
@@ -116,6 +121,13 @@ struct pgw_task {
     pgw_verdict verdict;
     int64_t delay_ms; /* -1: not set */
     char *output, *error;
+    /* With the lock held: what the handler reported and the server does not know yet. */
+    char *progress;
+    unsigned progress_n;         /* how often it has reported */
+    int64_t progress_at;         /* when it was last sent */
+    bool asks;                   /* the handler waits for the heartbeat to read `before`, ... */
+    pgw_status answer;           /* ... which ended so */
+    pgw_batch *before;           /* what was stored of this job; NULL: nothing, or not read */
     bool doubt;                  /* sent before, and the answer was lost */
     int refusals;                /* how often the server answered its report with an error, */
     int stalls;                  /* and with one that should have been over the next time */
@@ -135,8 +147,10 @@ struct pgw__taskset {
     pgw_task tasks[];
 };
 
+typedef struct pgw__pool pgw__pool;
+
 typedef struct pgw__handler_thread { /* a handler thread */
-    pgw_worker *worker;
+    pgw__pool *pool;
     pthread_t thread;
     bool started, left;
     bool alone;       /* left behind by the main loop */
@@ -191,29 +205,64 @@ typedef struct pgw__extension {
     char error[PGW__ERROR_LINE]; /* ... for this reason, written before */
 } pgw__extension;
 
-/* Grouped by owner: which thread may use a field, and under which lock. */
-struct pgw_worker {
+#define PGW__SOURCES_MAX 64
+#define PGW__SOURCE_NAME 160
+
+/* The handlers, and what goes with them: all that the sources of a worker share. */
+struct pgw__pool {
+    pgw_worker *sources[PGW__SOURCES_MAX]; /* the first is the caller's worker */
+    size_t sources_count;
+    atomic_bool told_ready; /* in this run */
+
     /* Set by pgw_worker_new(), pgw_worker_handle() and pgw_worker_on_ready(); only read while the
      * worker runs. */
+    pgw__kind rest;    /* of kinds that are not among these ... */
+    pgw__kind **kinds; /* ... sorted by name */
+    size_t kinds_count;
+    void (*on_ready)(void *arg);
+    void *ready_arg;
+    pgw__log user_log; /* called under log_lock */
+    pthread_mutex_t log_lock;
+
+    /* Guards what follows, and what is `shared` of a worker, as well as its tasks. */
+    pthread_mutex_t lock;
+    pthread_cond_t work; /* there is something in `ready`, or the pool closes */
+    pthread_cond_t left; /* a handler thread is leaving */
+    bool runs, closing;
+    size_t turn; /* the source that a free handler asks first */
+    int ready;   /* jobs in `ready` of all sources */
+    int idle;
+    int busy;         /* handlers that run: of threads, each */
+    int64_t finished; /* jobs that handlers have returned from, ever */
+    int64_t began_at; /* the last handler */
+    int owners;       /* the caller, and threads that were left behind */
+    pgw__handler_thread *handlers;
+    size_t handlers_count;
+};
+
+/* A source: a database, and the threads and jobs that belong to it. Grouped by owner: which thread
+ * may use a field, and under which lock. */
+struct pgw_worker {
+    pgw__pool *pool;
+
+    /* Set by pgw_worker_new() and pgw_worker_add_source(); only read while the worker runs. */
     struct {
+        size_t place; /* among the sources */
+        char name[PGW__SOURCE_NAME];
         pgw_conf *conf;
         char **queues;
         size_t queues_count;
-        pgw__kind rest;    /* of kinds that are not among these ... */
-        pgw__kind **kinds; /* ... sorted by name */
-        size_t kinds_count;
-        void (*on_ready)(void *arg);
-        void *ready_arg;
         int concurrency, prefetch, batch, flush_jobs;
         int64_t lease_ms, timeout_ms, flush_ms, stop_ms, call_ms, connect_ms, poll_ms, max_jobs;
         size_t output_max;
         bool drain, notify;
-        pgw__log log, user_log; /* log calls user_log under log_lock */
-        pthread_mutex_t log_lock;
+        pgw__log log; /* passes on to the pool's user_log */
     } given;
 
     /* Of the main loop's thread. */
     struct {
+        pthread_t thread;
+        bool beside; /* in a thread of its own, not the caller's */
         pgw *h;
         pgw_stop *stop;
         int stops;       /* how many of its notifies are heeded; a fatal error counts as one */
@@ -231,10 +280,11 @@ struct pgw_worker {
         int64_t filled_us, call_us;        /* when the last claim returned, and how long it took */
         _Atomic int64_t taken; /* jobs claimed in this run, and not requeued unstarted; a hold in a
                                 * handler's thread requeues, too */
+        int asked;             /* for so many more, in a claim under way; under the lock */
         int64_t pace_us, pace_finished; /* when the pace was last computed, and `finished` then */
         int pace;                       /* jobs done in 50 ms, as of then */
         int64_t alone_until;            /* nothing is prefetched before: see worker_pool.c */
-        bool told_ready, told_absent;   /* in this run */
+        bool told_absent;               /* in this run */
         unsigned char *why;             /* for each queue: the last logged reason for no jobs */
         int64_t why_at;                 /* when to check again; INT64_MAX: never */
         uint64_t seen;                  /* queues that a job came from, a bit each */
@@ -261,15 +311,13 @@ struct pgw_worker {
     } heartbeat;
     pgw__extension extension; /* the heartbeat's; the main loop's without threads */
 
-    /* Guarded by `lock`, as are the tasks; `wake` may be poked without it. */
-    pthread_mutex_t lock;
-    pthread_cond_t work; /* there is something in `ready`, or the pool closes */
-    pthread_cond_t left; /* a handler thread is leaving */
+    /* Guarded by the pool's lock, as are the tasks; `wake` may be poked without it. */
     struct {
         pgw__wake wake; /* ends the main loop's wait */
         bool waits;     /* the main loop waits: compare with `view`, and poke if it would act */
         pgw__worker_view view;
-        bool closing, heartbeat_ends;
+        bool heartbeat_ends;
+        bool ended;           /* the main loop has: results are dropped */
         int64_t heartbeat_at; /* when the heartbeat means to wake up */
         pgw__taskset *tasksets;
         pgw__list ready, done;
@@ -278,20 +326,22 @@ struct pgw_worker {
         int done_before;   /* results when the last claim came in */
         int whole;         /* of `done`: of whole tasksets */
         int64_t due_at;    /* the earliest of all tasksets */
-        int running, idle;
-        int busy;              /* handlers that run: of threads, each */
-        int64_t finished;      /* jobs that handlers have returned from, ever */
+        int running;
         int telling;           /* results that are on their way to the server */
         bool unfit;            /* something in `ready` has a signal, and is not to start */
-        int64_t began_at;      /* the last handler */
         pgw_task *quarantined; /* a job that may have killed its last worker: see worker_pool.c */
         int64_t hold_until;    /* no claim before, for its sake */
-        int owners;            /* the caller, and threads that were left behind */
-        pgw__handler_thread *handlers;
-        size_t handlers_count;
     } shared;
 
-    /* Of the heartbeat, or the main loop without one; `tallies` and `lease_ms` under `lock`. */
+    /* Guarded by the lock: what handlers reported of their jobs. */
+    struct {
+        bool waits; /* some of it is not sent */
+        int64_t sent_at;
+        int asks; /* handlers that wait for `answered` */
+        pthread_cond_t answered;
+    } progress;
+
+    /* Of the heartbeat, or the main loop without one; `tallies` and `lease_ms` under the lock. */
     struct {
         pgw__tally *tallies; /* one for each queue */
         int64_t *versions, *counts;
@@ -308,7 +358,12 @@ struct pgw_worker {
     } n;
 };
 
-void pgw__worker_destroy(pgw_worker *w);
+void pgw__worker_destroy(pgw__pool *p);
+void pgw__worker_source_free(pgw_worker *w); /* of a pool that does not have it */
+bool pgw__worker_runs(pgw__pool *p);         /* or handlers of the last run are still busy */
+/* Writes the reason for pgw_worker_error(). */
+pgw_status pgw__worker_refuse(pgw_worker *w, const char *argument, const char *what,
+                              const char *allowed);
 int pgw__worker_handlers(const pgw_worker *w); /* handlers that may run at once */
 /* A thread that gets no signals of the program's. */
 pgw_status pgw__worker_start(pthread_t *thread, void *(*fn)(void *), void *arg);

@@ -50,6 +50,7 @@ for f in "$top"/README.md "$top"/doc/*.md "$top"/doc/howto/*.md; do
 done
 # The tutorial and the pages make these.
 psql -XAtqc 'DROP DATABASE IF EXISTS jobs' -c 'DROP DATABASE IF EXISTS thumbs' \
+    -c 'DROP DATABASE IF EXISTS tenant_a' -c 'DROP DATABASE IF EXISTS tenant_b' \
     -c 'DROP ROLE IF EXISTS jobs_owner, thumbs, "pgwork-reap"' || :
 PGWORK_DSN=$dsn
 echo "# $total blocks run, $skipped marked norun"

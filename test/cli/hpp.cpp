@@ -1,6 +1,7 @@
 /* hpp: what pgwork.hpp promises, for 38_cpp.sh. Prints TAP lines. */
 #include <pgwork.hpp>
 
+#include <atomic>
 #include <cstdio>
 #include <cstring>
 
@@ -96,6 +97,8 @@ static void workers(pgwork::handle &h)
         {"cppw"},
         [](pgwork::task &t) {
             if (t.job().payload() == "2") throw std::runtime_error("two is too many");
+            t.progress("{}");
+            if (t.last_progress()) throw std::runtime_error("nothing was stored");
             t.output("{}");
             return PGW_VERDICT_DONE;
         },
@@ -108,6 +111,13 @@ static void workers(pgwork::handle &h)
     w.run(s);
     ok(kind == "k" && w.stats().completed == 2, "a job of a kind goes to the handler of that kind");
     ok(status_of([&] { w.handle("k\n", nullptr); }) == PGW_EINVAL, "a bad kind is an exception");
+    w.add_source(c); /* the same database once more */
+    h.enqueue("cppw", pgwork::job_spec().kind("k"));
+    std::atomic<int> strayed{0};
+    w.handle("k", [&](pgwork::task &t) { return strayed += t.source() > 1, PGW_VERDICT_DONE; });
+    w.run(s);
+    ok(strayed == 0 && w.stats(0).completed + w.stats(1).completed == 3 && w.stats().completed == 3,
+       "a worker claims from several databases");
     pgw_jobs_opts o = PGW_JOBS_OPTS_INIT;
     std::string error;
     o.queue = "cppw", o.state = PGW_STATE_DEAD;

@@ -33,18 +33,19 @@ enum { ROLES = sizeof(roles) / sizeof(roles[0]) };
 /* Every public function, and for producer, worker, viewer, operator whether they may call it. */
 static const struct {
     const char *name, *may;
-} functions[] = {{"absent", ".wvo"},      {"awake", ".w.o"},         {"beat", ".w.o"},
-                 {"cancel", "p..o"},      {"claim", ".w.o"},         {"claim_batch", ".w.o"},
-                 {"compact", "...o"},     {"complete", ".w.o"},      {"dead_purge", "...o"},
-                 {"depth", "..vo"},       {"enqueue", "pw.o"},       {"enqueue_many", "pw.o"},
-                 {"extend", ".w.o"},      {"fail", ".w.o"},          {"idle", ".w.o"},
-                 {"job_list", "..vo"},    {"maintain", ".w.o"},      {"promote", ".w.o"},
-                 {"prune", ".w.o"},       {"queue_create", "...o"},  {"queue_drain", "...o"},
-                 {"queue_drop", "...o"},  {"queue_list", ".wvo"},    {"queue_pause", "...o"},
-                 {"queue_purge", "...o"}, {"queue_resume", "...o"},  {"queue_set", "...o"},
-                 {"reap", ".w.o"},        {"redrive", "...o"},       {"release", ".w.o"},
-                 {"reschedule", "...o"},  {"sees_payloads", "..vo"}, {"set_aside", ".w.o"},
-                 {"setting", "...o"},     {"snooze", ".w.o"},        {"token_number", "pwvo"},
+} functions[] = {{"absent", ".wvo"},       {"awake", ".w.o"},         {"beat", ".w.o"},
+                 {"cancel", "p..o"},       {"claim", ".w.o"},         {"claim_batch", ".w.o"},
+                 {"compact", "...o"},      {"complete", ".w.o"},      {"dead_purge", "...o"},
+                 {"depth", "..vo"},        {"enqueue", "pw.o"},       {"enqueue_many", "pw.o"},
+                 {"extend", ".w.o"},       {"fail", ".w.o"},          {"idle", ".w.o"},
+                 {"job_attempts", "..vo"}, {"job_list", "..vo"},      {"job_progress", ".w.o"},
+                 {"maintain", ".w.o"},     {"progress", ".w.o"},      {"promote", ".w.o"},
+                 {"prune", ".w.o"},        {"queue_create", "...o"},  {"queue_drain", "...o"},
+                 {"queue_drop", "...o"},   {"queue_list", ".wvo"},    {"queue_pause", "...o"},
+                 {"queue_purge", "...o"},  {"queue_resume", "...o"},  {"queue_set", "...o"},
+                 {"reap", ".w.o"},         {"redrive", "...o"},       {"release", ".w.o"},
+                 {"reschedule", "...o"},   {"sees_payloads", "..vo"}, {"set_aside", ".w.o"},
+                 {"setting", "...o"},      {"snooze", ".w.o"},        {"token_number", "pwvo"},
                  {"version", "pwvo"}};
 
 enum { FUNCTIONS = sizeof(functions) / sizeof(functions[0]) };
@@ -147,14 +148,16 @@ void test_a_viewer_sees_payloads_only_where_the_queue_shows_them(void)
                                         "pgwork.job_list('q', id => 1)"};
 
     kit_do(a, "SELECT pgwork.enqueue('q', '1', meta => '{}')");
+    kit_do(a, "SELECT pgwork.progress('q', ARRAY[c.id], ARRAY[c.token], ARRAY['1'::jsonb]) FROM "
+              "pgwork.claim('{q}', 1, 'w') c");
     for (int shown = 0; shown < 2; shown++) {
         kit_do(a, "SELECT pgwork.queue_set('q', payload_visible => %s)", shown ? "true" : "false");
         for (int f = 0; f < 3; f++) {
             kit_do(a, "SET ROLE pgwork_viewer");
             TEST_ASSERT_EQUAL_STRING(
-                shown ? "2 f" : "0 t",
+                shown ? "3 f" : "0 t",
                 kit_text(a,
-                         "SELECT num_nonnulls(payload, meta, output) || ' ' || "
+                         "SELECT num_nonnulls(payload, meta, output, progress) || ' ' || "
                          "left(payload_hidden::text, 1) FROM %s",
                          froms[f]));
             kit_do(a, "SET ROLE pgwork_operator");

@@ -681,6 +681,10 @@ pgw_status pgw_queues_each(pgw *h, const pgw_queues_opts *opts,
     (void)h, (void)opts, (void)fn, (void)arg;
     return PGW_EPERM; /* as for most workers */
 }
+void pgw__pq_server(const pgw_conf *conf, char *to, size_t size)
+{
+    snprintf(to, size, "%s", pgw__conf_text(conf, "dsn"));
+}
 pgw_status pgw__handle_open(pgw **h, const pgw_conf *conf, pgw_stop *stop, int64_t lock_ms)
 {
     pgw_status after, st;

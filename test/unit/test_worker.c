@@ -371,13 +371,13 @@ void test_a_result_waits_no_longer_than_its_own_lease_allows(void)
     set("worker.flush_ms", "10000");
     start(first_is_held, &thread);
     for (i = 0; i < 20000 && done < 2; i++, nap(1)) {
-        pthread_mutex_lock(&w->lock);
+        pthread_mutex_lock(&w->pool->lock);
         done = w->shared.done.count + fake_count(FAKE_DONE);
         if (w->shared.done.count == 2) {
             due_at = w->shared.due_at;
             late = atomic_load(&w->shared.tasksets->tasks[2].safe_until) - 12000 / 3;
         }
-        pthread_mutex_unlock(&w->lock);
+        pthread_mutex_unlock(&w->pool->lock);
     }
     atomic_store(&phase, 1);
     pthread_join(thread, NULL);
@@ -419,9 +419,9 @@ void test_a_quarantined_job_does_not_begin_while_results_are_on_their_way(void)
     start(beside_a_quarantined_job, &thread);
     await(&called, 2);
     for (i = 0; i < 20000 && !there; i++, nap(1)) {
-        pthread_mutex_lock(&w->lock);
+        pthread_mutex_lock(&w->pool->lock);
         there = w->shared.quarantined != NULL;
-        pthread_mutex_unlock(&w->lock);
+        pthread_mutex_unlock(&w->pool->lock);
     }
     TEST_ASSERT_TRUE(there);
     atomic_store(&phase, 1);
@@ -1172,13 +1172,13 @@ void test_a_lock_for_a_moment_does_not_cost_a_short_lease(void)
     fake_locks(1, 1);
     start(held, &thread);
     await(&called, 1);
-    pthread_mutex_lock(&w->lock);
+    pthread_mutex_lock(&w->pool->lock);
     t = &w->shared.tasksets->tasks[0];
     safe_until = atomic_load(&t->safe_until);
     atomic_store(&still_us, (safe_until - 200) * 1000); /* a third is over */
     pgw__worker_extend(w, h);
     ask_at = t->ask_at;
-    pthread_mutex_unlock(&w->lock);
+    pthread_mutex_unlock(&w->pool->lock);
     atomic_store(&phase, 1);
     pthread_join(thread, NULL);
     pgw_close(h);
@@ -1214,9 +1214,9 @@ static void beat_meanwhile(void)
 
     for (i = 0; i < 2; i++) {
         fake_freezes_for(25000);
-        pthread_mutex_lock(&w->lock);
+        pthread_mutex_lock(&w->pool->lock);
         pgw__worker_extend(w, h);
-        pthread_mutex_unlock(&w->lock);
+        pthread_mutex_unlock(&w->pool->lock);
         TEST_ASSERT_EQUAL_INT(i, fake_calls(FAKE_EXTEND));
     }
     pgw_close(h);
@@ -1251,14 +1251,14 @@ static pgw *begin_apart(pthread_t *thread)
     fake_freezes_for(20000);
     fake_jobs("q", 1, 60000);
     await(&called, 2);
-    pthread_mutex_lock(&w->lock);
+    pthread_mutex_lock(&w->pool->lock);
     fake_freezes_for(25000);
     return h;
 }
 
 static void end_apart(pgw *h, pthread_t thread)
 {
-    pthread_mutex_unlock(&w->lock);
+    pthread_mutex_unlock(&w->pool->lock);
     atomic_store(&phase, 1);
     pgw_stop_notify(stop);
     pthread_join(thread, NULL);
@@ -1301,16 +1301,16 @@ void test_a_heartbeat_without_a_session_tries_again_when_there_is_a_server(void)
     fake_jobs("q", 1, 3600000);
     start(held, &thread);
     await(&called, 1);
-    pthread_mutex_lock(&w->lock);
+    pthread_mutex_lock(&w->pool->lock);
     w->extension.away = true;
     w->extension.failed_at = pgw__clock_ms();
     w->extension.rest_until = w->shared.heartbeat_at = w->extension.failed_at + 600000;
-    pthread_mutex_unlock(&w->lock);
+    pthread_mutex_unlock(&w->pool->lock);
     pgw__worker_heartbeat_retry(w);
     for (i = 0; i < 10000 && away; i++, nap(1)) {
-        pthread_mutex_lock(&w->lock);
+        pthread_mutex_lock(&w->pool->lock);
         away = w->extension.away;
-        pthread_mutex_unlock(&w->lock);
+        pthread_mutex_unlock(&w->pool->lock);
     }
     pgw_stop_notify(stop);
     atomic_store(&phase, 1);
@@ -1816,7 +1816,7 @@ void test_it_runs_again_when_the_handler_that_was_left_behind_has_returned(void)
     for (i = 0; i < 20000 && (st = pgw_worker_run(w, stop)) == PGW_EMISUSE; i++) nap(1);
     TEST_ASSERT_EQUAL_INT(PGW_OK, st);
     TEST_ASSERT_EQUAL_INT(10, fake_count(FAKE_DONE));
-    TEST_ASSERT_EQUAL_INT(1, w->shared.owners); /* ours: no thread has taken it along */
+    TEST_ASSERT_EQUAL_INT(1, w->pool->owners); /* ours: no thread has taken it along */
 }
 
 void test_a_stop_before_the_start_does_nothing(void)
@@ -2107,7 +2107,7 @@ void test_the_timeout_of_a_job_goes_before_its_kinds_and_that_before_the_workers
     handle("a", until_signalled, NULL, &o);
     runs();
     TEST_ASSERT_EQUAL_INT(PGW_SIGNAL_TIMEOUT, atomic_load(&seen));
-    TEST_ASSERT_EQUAL_INT(0, w->given.kinds[0]->held);
+    TEST_ASSERT_EQUAL_INT(0, w->pool->kinds[0]->held);
 }
 
 void test_what_no_handler_can_be_set_with_is_named(void)
@@ -2142,7 +2142,7 @@ void test_what_no_handler_can_be_set_with_is_named(void)
         (o.backoff_cap_ms = -1, pgw_worker_handle(w, "a", noop, NULL, &o)));
 #undef BAD
     TEST_ASSERT_EQUAL_INT(PGW_EINVAL, pgw_worker_handle(NULL, "a", noop, NULL, NULL));
-    TEST_ASSERT_EQUAL_INT(0, w->given.kinds_count);
+    TEST_ASSERT_EQUAL_INT(0, w->pool->kinds_count);
 }
 
 static void misused(void *arg)

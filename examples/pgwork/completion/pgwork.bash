@@ -20,8 +20,8 @@ _pgwork_offer() {
 
 _pgwork() {
     local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}
-    local commands="migrate queue enqueue work claim complete fail extend release snooze reap ls show
-        cancel reschedule retry dead bulk log wait stats workers demand metrics doctor cron lock locks sem rate table groups help version"
+    local commands="migrate queue enqueue work claim complete fail extend release snooze progress reap ls show
+        cancel reschedule retry dead bulk log wait stats top workers demand metrics doctor cron lock locks sem rate table groups help version"
     local global="-d --dsn-file --schema -X --set --json --no-color -q --quiet -v --verbose -h --help
         -V --version"
     local command= verb= i IFS=$' \t\n'
@@ -115,6 +115,7 @@ _pgwork() {
         fi
         ;;
     stats) own="-w --watch -i --interval -n --count --at-most" ;;
+    top) own="-i --interval --at-most --once" queue= ;;
     workers) own= ;;
     log) own="-n --limit" queue= ;;
     wait) own="-Q --queue --timeout" queue= ;;
