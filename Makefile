@@ -170,7 +170,7 @@ CHAOS_TRUTH := truth row hist
 CHAOS_CHECK_TEST := test_check model check check_job check_live check_group check_other hist
 CHAOS_CHECK := check_main check check_job check_live check_group check_other hist
 CHAOS_SURVIVE := survive check check_job check_live check_group check_other hist
-chaos-programs: $(addprefix $(B)/chaos/chaos-,role driver proxy sink truth check check-test survive)
+chaos-programs: $(addprefix $(B)/chaos/chaos-,role driver proxy sink truth check check-test survive) $(B)/chaos/full.so
 $(B)/obj/chaos/%.o: test/chaos/%.c Makefile
 	@mkdir -p $(@D)
 	$(COMPILE) -D_DEFAULT_SOURCE $(PQ_CFLAGS) -fPIE -c $< -o $@
@@ -186,6 +186,9 @@ $(B)/chaos/chaos-survive: $(call chaos_objects,$(CHAOS_SURVIVE))
 $(B)/chaos/%:
 	@mkdir -p $(@D)
 	$(LINK) -pie -o $@ $^ $(PQ_LIBS)
+$(B)/chaos/full.so: test/surroundings/full.c Makefile
+	@mkdir -p $(@D)
+	$(COMPILE) -fPIC -shared -o $@ $<
 
 # -- generated -------------------------------------------------------------------------------------
 
@@ -239,10 +242,13 @@ check-it: ceedling
 check-asan check-ubsan check-tsan: check-%: ceedling
 	rm -rf build/$*/test/results
 	UBSAN_OPTIONS=print_stacktrace=1 PGW_TEST_STRICT=1 $(WITH_PG) $(CEEDLING) $(TESTS) --mixin=$*
-# Lines and branches of src/ that unit and integration tests reach, and the files below 90 % of lines or 80 % of branches. Needs gcovr.
+# Lines and branches of src/ that unit and integration tests reach, and the files below 90 % of lines or 80 % of branches; each line is in
+# build/gcov/cover.html. Needs gcovr.
 cover: ceedling
-	PGW_TEST_STRICT=1 $(WITH_PG) $(CEEDLING) gcov:all --mixin=gcov
-	@gcovr -r . build/gcov --filter src/ --exclude-unreachable-branches --exclude-throw-branches -s --csv build/gcov/cover.csv
+	rm -rf build/gcov/gcov/results
+	PGW_TEST_STRICT=1 $(WITH_PG) $(CEEDLING) $(TESTS:test:%=gcov:%) --mixin=gcov
+	@gcovr -j $$(getconf _NPROCESSORS_ONLN) -r . build/gcov --filter src/ --exclude-unreachable-branches --exclude-throw-branches -s \
+	  --csv build/gcov/cover.csv --html-details build/gcov/cover.html
 	@awk -F, 'NR > 1 && ($$4 < 0.9 || $$5 > 0 && $$7 < 0.8) \
 	  { printf "%s: lines %.0f %%, branches %.0f %%\n", $$1, 100 * $$4, 100 * $$7 }' build/gcov/cover.csv
 check-valgrind: ceedling
@@ -310,7 +316,7 @@ fuzz: $(G)/stamp
 
 # -- checks without running anything ---------------------------------------------------------------
 
-lint: lint-layers lint-circles lint-banned lint-budget lint-length lint-rules lint-words check-header check-examples lint-tidy lint-cppcheck lint-shell
+lint: lint-layers lint-circles lint-banned lint-budget lint-length lint-rules lint-mutants lint-words check-header check-examples lint-tidy lint-cppcheck lint-shell
 
 lint-layers:
 	@awk -f test/lint/layers.awk $(SRC) $(SRC_H)
@@ -348,6 +354,9 @@ lint-analyzer: $(G)/stamp
 # every rule and test that the pages name is there
 lint-rules:
 	sh test/lint/rules.sh
+# every mutant of the chaos runs still spoils what it names
+lint-mutants:
+	@sh test/lint/mutants.sh
 # in the command line tests and benchmarks what is not quoted is to be words
 lint-shell:
 	@if command -v shellcheck >/dev/null; then \
@@ -456,14 +465,14 @@ help:
 	@echo 'test:   check check-it check-asan check-ubsan check-tsan check-valgrind check-models check-abi check-fuzz cover fuzz chaos chaos-mutants check-surroundings'
 	@echo '        check-full: all of them, and lint; check-matrix: ./run test on each of VERSIONS="$(VERSIONS)"'
 	@echo '        a part of check-it, -asan, -ubsan, -tsan, -valgrind: TESTS="test:test_queue test:test_it_queue"'
-	@echo 'lint:   lint (lint-layers lint-circles lint-banned lint-length lint-rules lint-words check-header check-examples lint-tidy lint-cppcheck lint-shell)'
+	@echo 'lint:   lint (lint-layers lint-circles lint-banned lint-length lint-rules lint-mutants lint-words check-header check-examples lint-tidy lint-cppcheck lint-shell)'
 	@echo '        lint-analyzer: gcc -fanalyzer; lint-budget: how large the engine and its explanation may be'
 	@echo 'style:  format format-check'
 	@echo 'ship:   install uninstall dist reference      (PREFIX=$(PREFIX) DESTDIR=$(DESTDIR))'
 	@echo 'all in one, on a bare machine: ./run test'
 
 .PHONY: .FORCE check-surroundings all reference lib shared static cli ui examples bench bench-programs chaos chaos-check chaos-mutants chaos-programs gen gen-sql ceedling check check-it check-asan check-ubsan \
-  check-tsan check-valgrind check-models check-full check-matrix check-fuzz cover fuzz lint lint-layers lint-circles lint-banned lint-budget lint-length lint-rules lint-words lint-analyzer lint-tidy lint-cppcheck \
+  check-tsan check-valgrind check-models check-full check-matrix check-fuzz cover fuzz lint lint-layers lint-circles lint-banned lint-budget lint-length lint-rules lint-mutants lint-words lint-analyzer lint-tidy lint-cppcheck \
   lint-shell check-header check-examples check-abi format format-check install uninstall dist clean help
 .DELETE_ON_ERROR:
 .SECONDARY:

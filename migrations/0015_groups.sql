@@ -225,6 +225,7 @@ BEGIN
                                      AND h.place > e.start ORDER BY h.place LIMIT 1)) -- a strict line
              ORDER BY d.place LIMIT g.places FOR UPDATE SKIP LOCKED) d
          WHERE g.terms = q.group_terms AND g.handed <= 100 AND (g.gate = '' OR q.gated IS NULL)
+           AND EXISTS (SELECT FROM pgwork.queue t WHERE t.id = q.id AND t.group_terms = q.group_terms OFFSET 0)
            AND (CASE g.gate WHEN '' THEN q.rate ELSE coalesce(r.rate, q.group_rate) END).n > 0 IS NOT TRUE
            AND (r.held_until > now_is) IS NOT TRUE
            AND current_setting('transaction_isolation') IN ('read committed', 'read uncommitted')
@@ -340,18 +341,22 @@ CREATE TYPE pgwork._rate_passed AS (gate text, room bigint, shut boolean, n bigi
 
 -- Processes the events of gates that this transaction has locked, and admits jobs. n: how many are ready now.
 -- `tick`: this transaction ends at once, so it may lock rows of admitted jobs, for which their holders must wait.
+-- If the settings have changed since `q` was read, it does nothing, and done is false: the next claim or tick does it.
 -- rates: of those of these gates that have one. most: so many may pass each of them; of a group one at least.
 CREATE FUNCTION pgwork._open_gates(q pgwork.queue, keys bigint[], floor bigint, tick boolean, rates pgwork._rate_now[],
-    most bigint, OUT n bigint, OUT passed pgwork._rate_passed[])
+    most bigint, OUT n bigint, OUT passed pgwork._rate_passed[], OUT done boolean)
 LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET jit = off
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 DECLARE now_is CONSTANT timestamptz := pgwork._now();
 BEGIN
     PERFORM pg_current_xact_id(); -- the statement locks live_job before it draws a position
-    WITH e AS (
+    WITH u AS MATERIALIZED (
+        SELECT FROM pgwork.queue t WHERE t.id = q.id AND t.group_terms = q.group_terms
+    ), e AS (
         DELETE FROM pgwork.gate_event e
          WHERE e.ctid = ANY (ARRAY(SELECT v.ctid FROM unnest(keys) k CROSS JOIN LATERAL (
-                   SELECT v.ctid FROM pgwork.gate_event v WHERE v.key = k AND v.id > floor FOR UPDATE SKIP LOCKED) v))
+                   SELECT v.ctid FROM pgwork.gate_event v WHERE v.key = k AND v.id > floor FOR UPDATE SKIP LOCKED) v
+                    WHERE EXISTS (SELECT FROM u)))
         RETURNING e.gate, e.place, e.credit, e.terms
     ), g AS MATERIALIZED ( -- freed: all events are about jobs that have left, so no admitted jobs have to be counted
         SELECT e.*, t.free, t.terms, t.burst, t.fit, coalesce(r.group_limit,
@@ -361,7 +366,8 @@ BEGIN
           FROM (SELECT e.gate, min(e.place) AS start, sum(e.credit) AS credit,
                        CASE WHEN bool_and(e.credit > 0 AND e.terms = q.group_terms) THEN sum(e.credit) END AS freed,
                        bool_and(e.place >= 0 AND (e.credit = 0 OR e.terms = q.group_terms)) AS same
-                  FROM (SELECT * FROM e UNION ALL SELECT t.gate, t.low, 0, 0 FROM unnest(rates) t) e GROUP BY e.gate) e
+                  FROM (SELECT * FROM e UNION ALL SELECT t.gate, t.low, 0, 0 FROM unnest(rates) t
+                                                WHERE EXISTS (SELECT FROM u)) e GROUP BY e.gate) e
           LEFT JOIN unnest(rates) t ON t.gate = e.gate
           LEFT JOIN pgwork.group_rule r ON r.queue = q.id AND r.grp = e.gate
     ), vacancy AS MATERIALIZED (
@@ -422,7 +428,8 @@ BEGIN
     ) SELECT (SELECT count(*) FROM d), ARRAY(
           SELECT (r.gate, r.n, r.shut, s.n, s.taken, s.last)::pgwork._rate_passed FROM vacancy r CROSS JOIN LATERAL (
               SELECT count(*) AS n, max(f.taken) AS taken, coalesce(max(f.place), r.start) AS last
-                FROM f WHERE f.gate = r.gate AND f.free) s WHERE r.fit IS NOT NULL) INTO n, passed;
+                FROM f WHERE f.gate = r.gate AND f.free) s WHERE r.fit IS NOT NULL),
+          EXISTS (SELECT FROM u) INTO n, passed, done;
 END $$;
 
 -- Writes down how far the rates have got, which job is the next at each gate, and when: now, if only `most` stopped it.
@@ -470,7 +477,7 @@ BEGIN
         IF q.rated THEN rates := pgwork._rates_now(q, keys); END IF;
         o := pgwork._open_gates(q, keys, floor, tick, rates, greatest(wanted - n, 0));
         n := n + o.n;
-        IF rates <> '{}' THEN PERFORM pgwork._note_rates(q, rates, o.passed); END IF;
+        IF rates <> '{}' AND o.done THEN PERFORM pgwork._note_rates(q, rates, o.passed); END IF;
     END LOOP;
     RETURN n;
 END $$;

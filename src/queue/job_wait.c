@@ -5,6 +5,8 @@
 #include "call/check.h"
 #include "queue/job.h"
 
+#include <assert.h>
+
 #define WAIT_FIRST_MS 20 /* between two checks, growing, and at most */
 #define WAIT_MOST_MS  1000
 
@@ -70,6 +72,7 @@ pgw_status pgw_job_wait(pgw *h, const pgw_wait_opts *opts, pgw_batch **job)
 
     if (job != NULL) *job = NULL;
     st = wait_check(h, &o, opts, job);
+    assert(st != PGW_OK || job != NULL); /* NULL is refused */
     deadline = pgw__deadline_in(o.timeout_ms);
     while (st == PGW_OK) {
         int64_t until;

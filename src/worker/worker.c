@@ -1011,7 +1011,8 @@ static void worker_reset(pgw_worker *w, pgw_stop *stop)
     w->loop.down = w->loop.registered = w->loop.fell_short = w->loop.found_none =
         w->loop.claims_fail = w->loop.hurries = w->loop.rated = false;
     w->loop.poll_only_until = w->given.notify ? 0 : INT64_MAX;
-    w->loop.claim_at = w->loop.call_at = w->loop.end_at = w->loop.taken = 0;
+    w->loop.claim_at = w->loop.call_at = w->loop.end_at = 0;
+    w->loop.taken = 0; /* atomic: clang does not chain it */
     w->loop.rate_ms = WORKER_RATE_MIN_MS;
     w->loop.told_absent = w->loop.beside = w->shared.ended = false;
     w->loop.asked = 0;

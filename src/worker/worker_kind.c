@@ -88,7 +88,7 @@ pgw__kind *pgw__kind_of(pgw_worker *w, const pgw_job *job)
 static pgw__kind *kind_add(pgw__pool *p, const char *name, size_t at)
 {
     const size_t n = p->kinds_count;
-    pgw__kind **kinds = pgw__mem_realloc(p->kinds, (n + 1) * sizeof(*kinds));
+    pgw__kind **kinds = pgw__mem_realloc(p->kinds, (n + 1) * sizeof(pgw__kind *));
     pgw__kind *kind;
 
     if (kinds == NULL) return NULL;
@@ -100,7 +100,7 @@ static pgw__kind *kind_add(pgw__pool *p, const char *name, size_t at)
         pgw__mem_free(kind);
         return NULL;
     }
-    memmove(kinds + at + 1, kinds + at, (n - at) * sizeof(*kinds));
+    memmove(kinds + at + 1, kinds + at, (n - at) * sizeof(pgw__kind *));
     kinds[at] = kind;
     p->kinds_count++;
     return kind;

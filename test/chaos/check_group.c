@@ -11,6 +11,7 @@
 enum { GROUPS = 40, LONG = 3000000, NO_LIMIT = 1 << 30 };
 typedef struct member {
     int64_t id, place, since; /* since: the last change */
+    int64_t passed;           /* when it was first passed at its gate; 0: never */
     int state, gate;
     bool kept; /* its place, for a retry */
 } member;
@@ -39,7 +40,8 @@ typedef struct groups {
     } * passing;
     size_t passings;
     int64_t commit,
-        began; /* the transaction that is looked at: when it has begun, at the earliest */
+        began;    /* the transaction that is looked at: when it has begun, at the earliest */
+    int64_t tick; /* when the last one was committed that was no claim */
 } groups;
 
 static void *more(void *list, size_t n, size_t size)
@@ -86,23 +88,33 @@ static bool too_long(const groups *g, int64_t queue, int64_t since, int64_t to)
     return to - since > PATIENT;
 }
 
-/* When the transaction of an event has begun: from the claim that it was; else a tick, which is
- * short; or nobody knows. */
+/* The first lease that the transaction of an event has given; NULL: none. */
+static const event *first_lease(const check *c, size_t at)
+{
+    const int64_t commit = c->truth[at]->call;
+    while (at > 0 && c->truth[at - 1]->call == commit) at--;
+    for (; at < c->truths && c->truth[at]->call == commit; at++)
+        if (c->truth[at]->op == OP_lea) return c->truth[at];
+    return NULL;
+}
+
+/* When the transaction of an event has begun: a claim when it was called, if somebody knows. A tick
+ * is short, and begins after the one before it is over. */
 static int64_t began(groups *g, size_t at)
 {
     const check *c = g->c;
-    const event *e = c->truth[at];
+    const event *e = c->truth[at], *given = first_lease(c, at);
     if (g->commit == e->call) return g->began;
-    g->commit = e->call, g->began = e->t - SOON;
-    for (size_t i = at; i < c->truths && c->truth[i]->call == e->call; i++) {
-        const event *l = c->truth[i];
-        const lease *its = l->op == OP_lea ? lease_of(c, l->a[1], l->a[2]) : NULL;
-        if (!its) continue;
-        const event *taken = its->taken;
+    g->commit = e->call;
+    if (given) {
+        const lease *its = lease_of(c, given->a[1], given->a[2]);
+        const event *taken = its ? its->taken : NULL;
         const request *claim =
             taken && taken->call ? map_get(&c->by_call, CALL_KEY(taken->proc, taken->call)) : NULL;
         g->began = claim ? claim->i->t : e->t - (taken ? 2 * SOON : OPEN);
-        break;
+    } else {
+        g->began = g->tick > e->t - SOON ? g->tick : e->t - SOON;
+        g->tick = e->t;
     }
     g->began -= clock_set(c, e->t - 60000000, e->t) ? SLACK : SLACK / 4;
     return g->began;
@@ -198,11 +210,17 @@ static void on_admission(groups *g, gate *gt, const member *m, const event *e, s
     const int64_t from = began(g, at);
     if (gt->grp && (held_since(gt, from) || stopped(g, gt, from, e->t)))
         broken(g->c, R_shut, m->id, e, now_set(gt));
-    if (count(g, gt, e->t) > limit_since(g, gt, from)) broken(g->c, R_limit, m->id, e, now_set(gt));
-    for (size_t i = 0; gt->grp && i < gt->n; i++)
-        if (gt->m[i]->state == ST_DELAYED && gt->m[i]->gate == 1 && gt->m[i]->since < from &&
-            gt->m[i]->place < m->place)
-            broken(g->c, R_order, gt->m[i]->id, e, NULL);
+    const int64_t most = limit_since(g, gt, from);
+    if (count(g, gt, e->t) > most) broken(g->c, R_limit, m->id, e, now_set(gt));
+    for (size_t i = 0; gt->grp && i < gt->n; i++) {
+        member *w = gt->m[i];
+        if (w->state != ST_DELAYED || w->gate != 1 || w->since >= from || w->place > m->place)
+            continue;
+        if (!w->passed) w->passed = e->t;
+        /* with more places than one, whom an open transaction has in its hands is passed */
+        if (most == 1 || too_long(g, gt->queue, w->passed, e->t))
+            broken(g->c, R_order, w->id, e, NULL);
+    }
 }
 
 /* Has it room for somebody who waits? Then since when? */
@@ -289,7 +307,7 @@ static void on_truth(groups *g, const event *e, size_t at, int64_t grp, member *
     const bool still = m->kept && m->state == ST_DELAYED; /* at another time */
     m->gate = 0;
     m->kept = e->op == OP_dly && own && policy(g, own) != POLICY_PASS && (e->a[2] || still);
-    m->since = e->t;
+    m->since = e->t, m->passed = 0;
     switch ((int)e->op) {
     case OP_new:
         m->state = e->a[2] ? ST_DELAYED : ST_READY;

@@ -386,7 +386,7 @@ int main(int argc, char **argv)
         int n;
     } crew[] = {{"reaper", 2},  {"producer", 3}, {"late", 2},  {"worker", 4}, {"runtime", 3},
                 {"sql", 3},     {"operator", 1}, {"lock", 4},  {"sema", 4},   {"node", 3},
-                {"counter", 3}, {"rows", 3},     {"group", 3}, {"keeper", 1}};
+                {"counter", 3}, {"rows", 3},     {"group", 3}, {"keeper", 1}, {"slow", 4}};
     char hist_folder[400];
 
     if (argc != 3) return 2;

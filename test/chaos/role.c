@@ -142,7 +142,7 @@ int main(int argc, char **argv)
         {"runtime", role_runtime},   {"reaper", role_reaper}, {"sql", role_sql},
         {"operator", role_operator}, {"group", role_group},   {"keeper", role_keeper},
         {"lock", role_lock},         {"sema", role_sema},     {"node", role_node},
-        {"counter", role_counter},   {"rows", role_rows},
+        {"counter", role_counter},   {"rows", role_rows},     {"slow", role_slow},
     };
     char path[300];
 

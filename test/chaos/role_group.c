@@ -144,7 +144,7 @@ void role_keeper(void)
             st = pgw_group_purge(h, "q7", "g5", &n);
             admin_end(OP_pur, call, st, n > 0, C_purge);
             break;
-        case 8: admin_cancel(h, GROUPED + draw(4), true); break;
+        case 8: admin_cancel(h, GROUPED + (draw(2) ? draw(4) : 0), true); break; /* q6: limit 1 */
         default: admin_cancel(h, GROUPED + draw(4), false);
         }
         nap_ms(draw(800));

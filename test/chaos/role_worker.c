@@ -75,19 +75,18 @@ static void take(hand *j, int64_t call, pgw_status st, pgw_batch *batch, int max
     pgw_batch_free(batch);
 }
 
-/* Claims, and in the same call completes what is left of the last claim where `done` says so. */
-static void claim(hand *j, bool done)
+/* Claims up to `max` for j->lease_ms from the queue j->queue, and in the same call completes what
+ * is left of the last claim where `done` says so. */
+static void claim(hand *j, int max, bool done)
 {
     pgw_claim_opts o = PGW_CLAIM_OPTS_INIT;
     pgw_batch *batch = NULL;
     const size_t finished = done ? j->n : 0;
     pgw_status st;
 
-    if (!done) j->queue = draw(4) == 0 ? GROUPED + draw(4) : draw(8) == 0 ? 4 + draw(2) : draw(4);
     const char *queue = queue_name(j->queue);
     o.queues = &queue, o.queues_count = 1;
-    o.max = sizes[draw(5)];
-    o.lease_ms = j->lease_ms = 1000 + draw(1500);
+    o.max = max, o.lease_ms = j->lease_ms;
     o.apart = draw(8) == 0;
     if (done) begin(OP_don, j, 0, finished, 0);
     const int64_t call = hist_call();
@@ -146,7 +145,10 @@ void role_worker(void)
 
     h = open_handle();
     while (going()) {
-        claim(&j, done);
+        if (!done)
+            j.queue = draw(4) == 0 ? GROUPED + draw(4) : draw(8) == 0 ? 4 + draw(2) : draw(4);
+        j.lease_ms = 1000 + draw(1500);
+        claim(&j, sizes[draw(5)], done);
         done = false;
         for (size_t i = 0; i < j.n && i < 40; i++) /* some: the sink is not what is tested */
             effect(j.refs[i].id, j.refs[i].token.number, j.refs[i].token.nonce);
@@ -156,6 +158,25 @@ void role_worker(void)
             nap_ms(draw(30));
     }
     if (done) verb(OP_don, &j, 0, j.n, 0);
+    pgw_close(h);
+}
+
+/* Holds jobs of groups for long, and finishes one after the other: groups are full, others wait. */
+void role_slow(void)
+{
+    static hand j;
+
+    h = open_handle();
+    while (going()) {
+        j.queue = draw(8) ? GROUPED + draw(4) : 4, j.lease_ms = 6000; /* 4: ticks */
+        claim(&j, 33, false);
+        for (size_t i = 0; i < j.n; i++) {
+            nap_ms(calm() ? 0 : draw(200));
+            const bool dead = j.queue == 8 && !calm() && draw(40) == 0; /* it stops its group */
+            verb(dead ? OP_ded : OP_don, &j, i, 1, 0);
+        }
+        if (j.n == 0) nap_ms(draw(30));
+    }
     pgw_close(h);
 }
 

@@ -540,6 +540,32 @@ static bool one_of_group_more(void)
 {
     return lower(pick('t', OP_rdy, from_gate));
 }
+/* A tick goes by a limit that was lowered before the tick in front of it. */
+static bool old_limit_stays(void)
+{
+    event *e = pick('t', OP_rdy, from_gate);
+    if (!e) return false;
+    const int64_t commit = e->call, t = e->t, grp = group_of(e);
+    int64_t limit = 0, tick = 0, tick_t = 0;
+    if (admitted_after(commit, grp, grp % 3 > 0, &limit) < 2) return false;
+    for (size_t k = 0; k < h.n; k++)
+        if (is(&h.e[k], 't', OP_rdy) && h.e[k].a[5] && h.e[k].call < commit)
+            tick_t = h.e[k].call > tick ? h.e[k].t : tick_t, tick = h.e[k].call;
+    for (size_t k = 0; k < h.n; k++) { /* no claim, and no other limit */
+        if (h.e[k].phase != 't' || h.e[k].call < tick || h.e[k].call > commit) continue;
+        if (sets(&h.e[k], grp)) return false;
+        if (h.e[k].op == OP_lea && (h.e[k].call == tick || h.e[k].call == commit)) return false;
+    }
+    if (!tick) return false;
+    for (size_t k = 0; k < h.n; k++) {
+        event *o = &h.e[k];
+        if (o->phase == 't' && o->call >= tick) o->call++;
+        o->t += (o->t >= tick_t ? 2000000 : 0) + (o->t >= t ? 2000000 : 0);
+    }
+    *history_add(&h) =
+        (event){tick_t, tick, 0, OP_lim, 't', {6, 0, grp, 1, grp == 3 ? POLICY_PASS : 0, 0}};
+    return true;
+}
 static bool one_of_queue_more(void)
 {
     return lower(pick('t', OP_rdy, from_queues_gate));
@@ -686,6 +712,7 @@ static const struct {
     {"two hold a row", row_twice, R_holders},
     {"one more of a group than its limit", one_of_group_more, R_limit},
     {"one more of a queue than its limit", one_of_queue_more, R_limit},
+    {"a tick goes by an old limit", old_limit_stays, R_limit},
     {"a stale token frees a place", stale_frees, R_limit},
     {"a retry gives up its place", retry_gives_up, R_limit},
     {"a job is passed in its group", pass_in_group, R_order},

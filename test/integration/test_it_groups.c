@@ -105,6 +105,7 @@ void test_a_lower_limit_drains_and_a_higher_one_admits_at_once(void)
     fill(1, 20);
     TEST_ASSERT_EQUAL_INT(4, kit_claim(a, "q", 10, jobs));
     limit("'g0'", 2, "hold");
+    tick(b); /* from here on nothing but completions can open the gate */
     for (int i = 0; i < 2; i++) {
         TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, "complete", &jobs[i], ""));
         TEST_ASSERT_EQUAL_INT(0, kit_claim(a, "q", 10, jobs + 4));
@@ -130,6 +131,18 @@ void test_raised_and_lowered_again_the_old_jobs_count(void)
     TEST_ASSERT_EQUAL_INT(0, kit_claim(a, "q", 10, jobs + 8));
     TEST_ASSERT_EQUAL_STRING("ok", kit_say(a, "complete", &jobs[7], ""));
     TEST_ASSERT_EQUAL_INT(1, kit_claim(a, "q", 10, jobs + 8));
+}
+
+void test_a_limit_that_is_raised_while_a_claim_opens_the_gate_counts(void)
+{
+    fill(1, 2);
+    kit_do(b, "BEGIN; LOCK TABLE pgwork.delayed_job IN ACCESS EXCLUSIVE MODE");
+    kit_send(c, "SELECT count(*) FROM pgwork.claim('{q}', 10, 'c')"); /* has read the settings */
+    kit_blocked(c, a);
+    kit_do(b, "SELECT pgwork.group_set('q', group_limit => 2)");
+    kit_do(b, "COMMIT");
+    const int got = atoi(kit_answer(c));
+    TEST_ASSERT_EQUAL_INT(2, got + kit_claim(a, "q", 10, jobs));
 }
 
 /* -- order ------------------------------------------------------------------------------------- */

@@ -100,6 +100,27 @@ found cron -DMUT_NO_KEY -DSET_BACK
 found cron -DMUT_NO_ROW_LOCK -DMUT_NO_KEY
 found cron -DLIVE -DALL -DMUT_BASE_STAYS
 found cron -DHELD -DMUT_FINISH_WITHOUT_TOKEN
+holds gates -DCANCEL
+holds gates -DW2 -DLIMIT=1
+holds gates -DBLOCK
+holds gates -DLIVE
+found gates -DMUT_NO_LOCK
+found gates -DMUT_COUNTED_FIRST
+found gates -DMUT_OLD_SETTINGS
+found gates -DMUT_TERMS_IGNORED
+found gates -DMUT_CREDIT_TWICE
+found gates -DMUT_ONE_MORE
+found gates -DMUT_NOT_LOWERED
+found gates -DMUT_LOW_STAYS
+found gates -DCANCEL -DMUT_CANDIDATE_PASSED
+found gates -DMUT_COMES_SILENTLY
+found gates -DMUT_LEAVES_SILENTLY
+found gates -DMUT_HAND_EVENTS_UNSEEN
+found gates -DMUT_HAND_OLD_TERMS
+found gates -DMUT_HAND_OWN_LOW
+found gates -DCANCEL -DMUT_HAND_PASSES
+found gates -DBLOCK -DMUT_LETTER_IGNORED
+found gates -DBLOCK -DMUT_REDRIVE_SILENTLY
 LIST
     if [ "$scope" = all ]; then
         cat <<'LIST'
@@ -116,6 +137,11 @@ holds job -DLIVE -DFAILOVER
 holds sema -DROUNDS=1
 holds sema -DROUNDS=1 -DRESIZE
 holds cron -DHELD -DSET_BACK -DNS=3 -DFAULTS=3
+holds gates -DW2 -DCANCEL -DCHANGES=2
+holds gates -DCHANGES=2
+holds gates -DJ=4
+holds gates -DLIVE -DCANCEL
+holds gates -DLIVE -DBLOCK
 LIST
     fi
 }

@@ -72,8 +72,9 @@ pg_create() {
 
 pg_running() { pg_as "$(pg_bindir)/pg_ctl" -D "$1/data" status >/dev/null 2>&1; }
 
+# After a crash it may have to read much, on a busy disk.
 pg_start() {
-    pg_as "$(pg_bindir)/pg_ctl" -D "$1/data" -l "$1/log" -t 60 -w -s start >/dev/null 2>&1
+    pg_as "$(pg_bindir)/pg_ctl" -D "$1/data" -l "$1/log" -t 300 -w -s start >/dev/null 2>&1
 }
 
 # pg_stop DIR [MODE]: what is thrown away afterwards can stop in mode immediate.

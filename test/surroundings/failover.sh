@@ -64,7 +64,8 @@ while [ $turn -lt "$times" ]; do
     begin=$(now)
     lose "$primary"
     dead=$(now)
-    pg_as "$(pg_bindir)/pg_ctl" -D "$standby/data" -w -s promote >>"$home/log" 2>&1 || die 'the standby is promoted'
+    # it first replays what it has received, which under load may be much
+    pg_as "$(pg_bindir)/pg_ctl" -D "$standby/data" -t 300 -w -s promote >>"$home/log" 2>&1 || die 'the standby is promoted'
     end=$(now)
     fault "$begin" "$dead" "$safe" "$end"
     within 60 served "$end"

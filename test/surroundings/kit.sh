@@ -71,13 +71,15 @@ schema() { # schema SERVER: what the load needs
     on "$1" "SELECT pgwork.queue_create('q' || i, max_attempts => CASE i WHEN 1 THEN 3 ELSE 50 END, backoff_ms => 200)
                FROM generate_series(0, 5) i" >/dev/null
 }
-# lose SERVER: as by a power failure: its processes have no time for anything
+# lose SERVER: as by a power failure: its processes have no time for anything. Until the last of them is gone, which takes
+# a moment where it waits for the disk, no server can start on its data.
 lose() {
     master=$(head -n 1 "$1/data/postmaster.pid")
     kill -STOP "$master" # it starts nobody any more
-    # shellcheck disable=SC2046  # numbers of processes
-    kill -KILL "$master" $(ps -o pid= --ppid "$master") 2>/dev/null || :
-    within 60 gone "$master"
+    family="$master $(ps -o pid= --ppid "$master")"
+    # shellcheck disable=SC2086  # numbers of processes
+    kill -KILL $family 2>/dev/null || :
+    for p in $family; do within 60 gone "$p"; done
 }
 gone() { ! kill -0 "$1" 2>/dev/null; }
 

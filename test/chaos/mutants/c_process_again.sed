@@ -2,4 +2,5 @@
 # file: src/table/table_write.c
 # roles: counter
 # faults: lost_answer cut terminate
-s/edit.n, p->op);/edit.n, NULL);/
+# seconds: 30
+s/&o, p->op);/\&o, NULL);/

@@ -1,6 +1,6 @@
 # a group that is held goes on
 # function: _open_gates
-# roles: worker sql reaper group keeper
+# roles: worker sql reaper group keeper slow
 # faults: -
 # pace: 4
 # seconds: 60

@@ -1,6 +1,6 @@
 # urgent jobs behind one with a place are forgotten
 # function: _open_gates
-# roles: worker sql reaper group keeper
+# roles: worker sql reaper group keeper slow
 # faults: -
 # pace: 4
 # seconds: 60
