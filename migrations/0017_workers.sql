@@ -276,9 +276,9 @@ COMMENT ON VIEW pgwork.minutes IS 'What happened in each queue by minute, for a 
 ALTER TABLE pgwork.job_history
     ADD progress_at timestamptz, ADD attempts jsonb NOT NULL DEFAULT '[]', -- the oldest first
     ADD noted_at timestamptz NOT NULL DEFAULT pgwork._now(),
-    ADD look_at timestamptz NOT NULL DEFAULT pgwork._now() + interval '1 minute', -- then: is the job still there?
+    ADD check_at timestamptz NOT NULL DEFAULT pgwork._now() + interval '1 minute', -- then: is the job still there?
     SET (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02);
-CREATE INDEX job_history_look_at ON pgwork.job_history (look_at);
+CREATE INDEX job_history_check_at ON pgwork.job_history (check_at);
 
 -- For _requeue(): jobs whose attempt is over, each with its fate. The last 25 attempts are kept.
 CREATE FUNCTION pgwork._note_attempts(queue integer, verb text, error text, tried jsonb) RETURNS void
@@ -287,7 +287,7 @@ DECLARE
     cut CONSTANT text := pgwork._cut_text(error, 2000); now_is CONSTANT timestamptz := pgwork._now();
     word CONSTANT text := CASE verb WHEN 'reap' THEN 'lost' WHEN 'dead' THEN 'dead' ELSE 'failed' END;
 BEGIN
-    INSERT INTO pgwork.job_history AS h (queue, id, noted_at, look_at, attempts)
+    INSERT INTO pgwork.job_history AS h (queue, id, noted_at, check_at, attempts)
     SELECT _note_attempts.queue, t.id, now_is, now_is + interval '1 minute', jsonb_build_array(jsonb_build_object(
                'attempt', t.attempt, 'ended_at', now_is, 'holder', t.holder, 'error', cut,
                'ended', CASE t.fate WHEN 'cancelled' THEN t.fate ELSE word END))
@@ -335,10 +335,10 @@ DECLARE now_is CONSTANT timestamptz := pgwork._now(); n bigint;
 BEGIN
     WITH due AS MATERIALIZED (
         SELECT h.ctid AS at, h.noted_at, pgwork._is_there(h.queue, h.id, h.progress IS NOT NULL) AS there
-          FROM pgwork.job_history h WHERE h.look_at <= now_is ORDER BY h.look_at LIMIT batch FOR UPDATE SKIP LOCKED
+          FROM pgwork.job_history h WHERE h.check_at <= now_is ORDER BY h.check_at LIMIT batch FOR UPDATE SKIP LOCKED
     ), d AS (DELETE FROM pgwork.job_history h USING due WHERE h.ctid = due.at AND NOT due.there
     ), u AS (UPDATE pgwork.job_history h
-                SET look_at = now_is + least(greatest(now_is - due.noted_at, interval '1 minute'), interval '1 day')
+                SET check_at = now_is + least(greatest(now_is - due.noted_at, interval '1 minute'), interval '1 day')
                FROM due WHERE h.ctid = due.at AND due.there
     ) SELECT count(*) INTO n FROM due;
     RETURN n;

@@ -153,7 +153,7 @@ static int top_by_load(const void *a, const void *b)
 }
 
 /* Each call is bounded: counts end at at_most, workers have one report each. */
-static pgw_status top_look(top *t)
+static pgw_status top_read(top *t)
 {
     pgw_queues_opts counts = PGW_QUEUES_OPTS_INIT;
     pgw_status st = PGW_OK;
@@ -330,7 +330,7 @@ static int top_live(top *t, int64_t interval_ms)
     int code = CLI_DONE;
     term_screen(true);
     do {
-        pgw_status st = top_look(t);
+        pgw_status st = top_read(t);
         if (pgw_stop_count(t->c->stop) > 0) break;
         code = st < 0 ? cli_code(st) : CLI_DONE;
         if (code != CLI_DONE && code != CLI_SERVER) break;
@@ -373,7 +373,7 @@ int cmd_top(cli *c, int argc, char **argv)
     if ((code = cli_open(c, true)) != CLI_DONE) return code;
     if (!once) {
         code = top_live(&t, interval_ms);
-    } else if (top_look(&t) < 0) {
+    } else if (top_read(&t) < 0) {
         code = cli_fail_at(c->h);
     } else {
         top_show(&t, INT16_MAX);

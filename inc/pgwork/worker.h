@@ -155,8 +155,8 @@ PGW_API int pgw_task_fd(pgw_task *task);
  */
 PGW_API pgw_status pgw_task_set_output(pgw_task *task, const char *json);
 /**
- * Reports how far the job is. The worker's heartbeat sends it, together with those of other jobs,
- * within about a second. The call does not wait. Only the last report is kept.
+ * Reports the progress of the job. The heartbeat sends it within about a second, together with the
+ * progress of other jobs. The call does not wait. Only the last report is kept.
  *
  * @param task  the task
  * @param json  JSON text of up to 64 KB, copied
@@ -182,7 +182,7 @@ PGW_API pgw_status pgw_task_set_output(pgw_task *task, const char *json);
  */
 PGW_API pgw_status pgw_task_progress(pgw_task *task, const char *json);
 /**
- * Reads what was stored last of the progress of this job, also by an earlier attempt.
+ * Reads the last stored progress of this job, also that of an earlier attempt.
  *
  * @param task  the task
  * @param json  takes JSON text, borrowed as long as the task; NULL: nothing was stored
@@ -258,16 +258,16 @@ PGW_API pgw_status pgw_worker_new(const pgw_conf *conf, const pgw_worker_spec *s
  * and poll.*, and the log, are those of pgw_worker_new().
  * @returns
  * - PGW_OK
- * - PGW_EINVAL: an argument, named by pgw_worker_error(); `worker.concurrency` is 0; or there are
- *   64 databases
+ * - PGW_EINVAL: an argument is invalid, and pgw_worker_error() names it; `worker.concurrency` is 0;
+ *   or there are 64 databases already
  * - PGW_EMISUSE: the worker runs, or handlers of the last run are still busy
  * - PGW_ENOMEM
  * @note Each database has two connections and two threads of its own. They share the handler
- *   threads: a free one takes a job of the next database that has one, in turn. A batch handler
+ *   threads: a free thread takes a job from the databases in turn. A batch handler
  * gets jobs of one database only.
  * @note The worker claims from the other databases while one is down. An error that does not pass,
- *   such as PGW_ESCHEMA, ends the claims from that database alone. It is logged, and
- *   pgw_worker_run() returns it in the end.
+ *   such as PGW_ESCHEMA, ends the claims from that database only. It is logged, and
+ *   pgw_worker_run() returns it at the end.
  * @note Log messages begin with the number of the database, and the server that its connection
  *   string names.
  * @note A job whose last worker died is claimed alone from its own database, not from all.

@@ -354,15 +354,21 @@ void test_the_name_of_a_database_has_no_part_of_a_password(void)
 
 /* ---- the end of all ---- */
 
-void test_a_stop_ends_the_work_for_all_databases(void)
+/* Two jobs of each of two databases run. */
+static void begin_with_two_of_each(pgw_handler_fn *fn)
 {
     fill(0, NULL, 2);
     fill(1, NULL, 2);
     set("worker.until_empty", "off");
-    make(until_let_go, NULL);
+    make(fn, NULL);
     add(1);
     begin();
     await(&called, 4);
+}
+
+void test_a_stop_ends_the_work_for_all_databases(void)
+{
+    begin_with_two_of_each(until_let_go);
     pgw_stop_notify(stop);
     fill(0, NULL, 5);
     fill(1, NULL, 5);
@@ -385,13 +391,7 @@ static pgw_verdict until_stopping(pgw_task *task, void *arg)
 
 void test_a_second_stop_reaches_handlers_of_all_databases(void)
 {
-    fill(0, NULL, 2);
-    fill(1, NULL, 2);
-    set("worker.until_empty", "off");
-    make(until_stopping, NULL);
-    add(1);
-    begin();
-    await(&called, 4);
+    begin_with_two_of_each(until_stopping);
     pgw_stop_notify(stop);
     pgw_stop_notify(stop);
     TEST_ASSERT_EQUAL_INT64(4, finish(PGW_OK).released);

@@ -39,7 +39,7 @@ static long long histories(void)
 /* The upkeep looks at every history now. */
 static void prune(void)
 {
-    kit_do(b, "UPDATE pgwork.job_history SET look_at = look_at - interval '2 days'");
+    kit_do(b, "UPDATE pgwork.job_history SET check_at = check_at - interval '2 days'");
     kit_do(b, "SELECT pgwork.prune()");
 }
 
@@ -187,22 +187,22 @@ void test_a_history_is_looked_at_less_and_less_often(void)
     kit_put(a, "q");
     kit_claim(a, "q", 1, &job);
     kit_say(a, "fail", &job, ", 'never', NULL, true");
-    kit_do(b, "UPDATE pgwork.job_history SET noted_at = noted_at - interval '1 hour', look_at = "
+    kit_do(b, "UPDATE pgwork.job_history SET noted_at = noted_at - interval '1 hour', check_at = "
               "clock_timestamp()");
     kit_do(b, "SELECT pgwork.prune()");
-    TEST_ASSERT_EQUAL_INT64(60, kit_number(b, "SELECT round(extract(epoch FROM look_at - "
+    TEST_ASSERT_EQUAL_INT64(60, kit_number(b, "SELECT round(extract(epoch FROM check_at - "
                                               "clock_timestamp()) / 60) FROM pgwork.job_history"));
-    kit_do(b, "UPDATE pgwork.job_history SET noted_at = noted_at - interval '1 year', look_at = "
+    kit_do(b, "UPDATE pgwork.job_history SET noted_at = noted_at - interval '1 year', check_at = "
               "clock_timestamp()");
     kit_do(b, "SELECT pgwork.prune()");
-    TEST_ASSERT_EQUAL_INT64(24, kit_number(b, "SELECT round(extract(epoch FROM look_at - "
+    TEST_ASSERT_EQUAL_INT64(24, kit_number(b, "SELECT round(extract(epoch FROM check_at - "
                                               "clock_timestamp()) / 3600) FROM "
                                               "pgwork.job_history"));
 }
 
 void test_histories_are_deleted_in_slices(void)
 {
-    kit_do(a, "INSERT INTO pgwork.job_history (queue, id, look_at) SELECT q.id, g, '-infinity' "
+    kit_do(a, "INSERT INTO pgwork.job_history (queue, id, check_at) SELECT q.id, g, '-infinity' "
               "FROM pgwork.queue q, generate_series(1, 25) g WHERE q.name = 'q'");
     TEST_ASSERT_EQUAL_INT64(10, kit_number(a, "SELECT pgwork.prune(10)"));
     TEST_ASSERT_EQUAL_INT64(15, histories());

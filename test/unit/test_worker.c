@@ -27,6 +27,7 @@
 #include "worker_kind.h"
 #include "worker_plan.h"
 #include "worker_pool.h"
+#include "worker_progress.h"
 #include "worker_report.h"
 #include "worker_state.h"
 #include "worker_why.h"
