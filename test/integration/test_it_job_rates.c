@@ -453,7 +453,7 @@ void test_a_rate_that_is_not_kept_is_found_out(void)
     static const char *const mutants[][3] = {
         {"_rates_now", "now_ns + t.step * g.burst", "now_ns - t.step * g.burst"},
         {"_note_rates", "t.tat + p.taken * t.step", "t.tat + p.taken * t.step / 2"},
-        {"_open_gates", "least(r.n, r.fit, greatest(", "least(r.n, r.fit + 2, greatest(2 + "},
+        {"_rates_now", "- s.tat) / s.step", "- s.tat) / s.step + 3"},
         {"_note_rates", "n.weight IS NOT NULL OR n.next > n.now_ns", "random() < 0.8"},
     };
 
