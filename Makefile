@@ -43,6 +43,8 @@ SQL := $(sort $(wildcard src/sql/*.sql)) $(sort $(wildcard migrations/*.sql))
 OBJ := $(SRC:src/%.c=$(B)/obj/%.o)
 CLI_OBJ := $(CLI_SRC:%.c=$(B)/obj/%.o)
 CLI := $(if $(CLI_SRC),$(B)/pgwork)
+UI_SRC := $(sort $(wildcard examples/pgwork-ui/*.c))
+UI_OBJ := $(UI_SRC:%.c=$(B)/obj/%.o)
 UNITS := $(patsubst examples/systemd/%.in,$(B)/%,$(sort $(wildcard examples/systemd/*.in)))
 
 SO_NAME := libpgwork.so.$(SOVERSION)
@@ -53,6 +55,12 @@ STATIC := $(B)/libpgwork.a
 PKG_CONFIG ?= pkg-config
 PQ_CFLAGS := $(shell $(PKG_CONFIG) --cflags libpq 2>/dev/null || pg_config --includedir 2>/dev/null | sed 's/^/-I/')
 PQ_LIBS := $(shell $(PKG_CONFIG) --libs libpq 2>/dev/null || { pg_config --libdir 2>/dev/null | sed 's/^/-L/'; echo -lpq; })
+
+# The dashboard alone needs libmicrohttpd: without it, it is left out.
+MHD_CFLAGS := $(shell $(PKG_CONFIG) --cflags libmicrohttpd 2>/dev/null)
+MHD_LIBS := $(shell $(PKG_CONFIG) --libs libmicrohttpd 2>/dev/null)
+UI := $(if $(MHD_LIBS),$(B)/pgwork-ui)
+UNITS := $(filter-out $(if $(UI),,$(B)/pgwork-ui.service $(B)/pgwork-ui.socket),$(UNITS))
 
 # -- what the compiler is told ---------------------------------------------------------------------
 
@@ -89,11 +97,12 @@ LINK = $(CC) $(CFLAGS) -pthread $(HARDEN_LD) $(LDFLAGS)
 
 # -- building --------------------------------------------------------------------------------------
 
-all: lib cli examples bench-programs
+all: lib cli ui examples bench-programs
 lib: shared static
 shared: $(SHARED)
 static: $(STATIC)
 cli: $(CLI)
+ui: $(UI)
 examples: $(EX_SRC:examples/%.c=$(B)/examples/%)
 bench-programs: $(BENCH_SRC:bench/%.c=$(B)/bench/%)
 
@@ -130,6 +139,19 @@ $(STATIC): $(OBJ)
 # the tool and the examples take the static library, so they run from the tree
 $(B)/pgwork: $(CLI_OBJ) $(STATIC)
 	$(LINK) -pie -o $@ $^ $(PQ_LIBS)
+
+# it shares with the tool what is no command
+UI_CLI := cli metrics opts out sd signals term text
+$(B)/pgwork-ui: $(UI_OBJ) $(UI_CLI:%=$(B)/obj/examples/pgwork/%.o) $(STATIC)
+	$(LINK) -pie -o $@ $^ $(MHD_LIBS) $(PQ_LIBS)
+$(UI_OBJ): PQ_CFLAGS += -I$(G) $(MHD_CFLAGS)
+$(UI_OBJ): $(G)/ui_assets.inc
+
+UI_FILES := $(sort $(wildcard examples/pgwork-ui/static/*))
+$(G)/ui_assets.inc: examples/pgwork-ui/assets.awk $(UI_FILES)
+	@mkdir -p $(@D)
+	@LC_ALL=C awk -f examples/pgwork-ui/assets.awk $(UI_FILES) > $@
+	@printf '#define UI_VERSION "%s"\n' "$$(cat $(UI_FILES) | cksum | cut -d ' ' -f 1)" > $(@D)/ui_version.inc
 
 $(B)/examples/%: $(B)/obj/examples/%.o $(STATIC)
 	@mkdir -p $(@D)
@@ -306,7 +328,7 @@ lint-length:
 # phrases that readers had to read twice, in pages, messages and comments of the schema; links of pages that lead nowhere
 lint-words:
 	@LC_ALL=C.UTF-8 awk -v allow=test/lint/words.allow -f test/lint/words.awk README.md CONTRIBUTING.md SECURITY.md bench/README.md $(wildcard test/*/README.md examples/*/README.md) \
-	  $(wildcard doc/*.md doc/howto/*.md doc/man/*.[157]) $(HEADERS) inc/pgwork.hpp $(wildcard migrations/*.sql) $(SRC) $(EX_SRC) $(CLI_SRC)
+	  $(wildcard doc/*.md doc/howto/*.md doc/man/*.[157]) $(HEADERS) inc/pgwork.hpp $(wildcard migrations/*.sql) $(SRC) $(EX_SRC) $(CLI_SRC) $(UI_SRC)
 	@LC_ALL=C awk -f test/lint/links.awk $(wildcard *.md bench/*.md doc/*.md doc/*/*.md test/*/*.md examples/*/*.md)
 # one file at a time: clang-tidy 14 takes a second file's va_start for unknown
 lint-tidy: $(G)/stamp
@@ -371,12 +393,12 @@ CMAKE_FILES = $(B)/pgworkConfig.cmake $(B)/pgworkConfigVersion.cmake
 # file:directory:mode, for install and uninstall alike; the header also where README has its link
 FILES = inc/pgwork.h:$(includedir):644 inc/pgwork.hpp:$(includedir):644 $(patsubst %,%:$(includedir)/pgwork:644,$(wildcard inc/pgwork/*.h)) \
   $(STATIC):$(libdir):644 $(SHARED):$(libdir):755 $(B)/pgwork.pc:$(pkgconfigdir):644 $(CMAKE_FILES:%=%:$(cmakedir):644) \
-  $(CLI:%=%:$(bindir):755) \
+  $(CLI:%=%:$(bindir):755) $(UI:%=%:$(bindir):755) \
   $(patsubst %,%:$(datadir)/pgwork/migrations:644,$(wildcard migrations/*.sql)) \
   $(FUNCTIONS:%=$(REF)/man3/%.3:$(mandir)/man3:644) $(REF)/reference.html:$(docdir):644 \
   $(foreach n,1 5 7,$(patsubst %,%:$(mandir)/man$n:644,$(wildcard doc/man/*.$n))) \
   $(patsubst %,%:$(docdir):644,README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md LICENSE) bench/figures.md:$(docdir)/bench:644 test/chaos/README.md:$(docdir)/test/chaos:644 inc/pgwork.h:$(docdir)/inc:644 inc/pgwork.hpp:$(docdir)/inc:644 $(patsubst %,%:$(docdir)/inc/pgwork:644,$(wildcard inc/pgwork/*.h)) \
-  $(foreach d,doc doc/howto doc/decisions doc/plots examples,$(patsubst %,%:$(docdir)/$d:644,$(wildcard $d/*.md $d/*.svg $d/*.c $d/*.cpp))) \
+  $(foreach d,doc doc/howto doc/decisions doc/plots doc/ui examples,$(patsubst %,%:$(docdir)/$d:644,$(wildcard $d/*.md $d/*.svg $d/*.png $d/*.c $d/*.cpp))) \
   $(UNITS:%=%:$(unitdir):644) \
   $(patsubst %,%:$(bashcompdir):644,$(wildcard examples/pgwork/completion/*.bash)) \
   $(patsubst %,%:$(zshcompdir):644,$(wildcard examples/pgwork/completion/_*))
@@ -385,7 +407,7 @@ EACH_FILE = set -e; for f in $(FILES); do m=$${f\#\#*:}; f=$${f%:*}; d="$(DESTDI
 RENEW_LOADER = @test -n "$(DESTDIR)" || PATH=$$PATH:/usr/sbin:/sbin $(LDCONFIG) 2>/dev/null || :
 
 # Others are to read it, whatever the umask; a directory that is there already is left as it is.
-install: lib cli reference $(B)/pgwork.pc $(CMAKE_FILES) $(UNITS)
+install: lib cli ui reference $(B)/pgwork.pc $(CMAKE_FILES) $(UNITS)
 	@$(EACH_FILE) test -d "$$d" || $(INSTALL) -d -m 755 "$$d"; echo "install $$d/$${f##*/}"; $(INSTALL) -m $$m $$f "$$d/"; done
 	ln -sf $(SO_REAL) "$(DESTDIR)$(libdir)/$(SO_NAME)"
 	ln -sf $(SO_NAME) "$(DESTDIR)$(libdir)/libpgwork.so"
@@ -395,7 +417,7 @@ uninstall:
 	@$(EACH_FILE) echo "remove $$d/$${f##*/}"; rm -f "$$d/$${f##*/}"; done
 	rm -f "$(DESTDIR)$(libdir)/$(SO_NAME)" "$(DESTDIR)$(libdir)/libpgwork.so"
 	@rmdir $(addprefix "$(DESTDIR)$(datadir)/pgwork",/migrations '') \
-	  "$(DESTDIR)$(includedir)/pgwork" $(addprefix "$(DESTDIR)$(docdir)",/inc/pgwork /inc /bench /test/chaos /test /examples /doc/plots /doc/howto /doc/decisions /doc '') 2>/dev/null || :
+	  "$(DESTDIR)$(includedir)/pgwork" $(addprefix "$(DESTDIR)$(docdir)",/inc/pgwork /inc /bench /test/chaos /test /examples /doc/plots /doc/ui /doc/howto /doc/decisions /doc '') 2>/dev/null || :
 	$(RENEW_LOADER)
 
 # Always made anew: their content depends on the directories given. Removed first, because they are
@@ -408,6 +430,8 @@ $(B)/pgwork.pc: src/pgwork.pc.in inc/pgwork.h .FORCE
 $(B)/%.cmake: src/%.cmake.in inc/pgwork.h .FORCE
 	@$(FILL_IN)
 $(B)/%.service: examples/systemd/%.service.in .FORCE
+	@$(FILL_IN)
+$(B)/%.socket: examples/systemd/%.socket.in .FORCE
 	@$(FILL_IN)
 
 bench:
@@ -438,10 +462,10 @@ help:
 	@echo 'ship:   install uninstall dist reference      (PREFIX=$(PREFIX) DESTDIR=$(DESTDIR))'
 	@echo 'all in one, on a bare machine: ./run test'
 
-.PHONY: .FORCE check-surroundings all reference lib shared static cli examples bench bench-programs chaos chaos-check chaos-mutants chaos-programs gen gen-sql ceedling check check-it check-asan check-ubsan \
+.PHONY: .FORCE check-surroundings all reference lib shared static cli ui examples bench bench-programs chaos chaos-check chaos-mutants chaos-programs gen gen-sql ceedling check check-it check-asan check-ubsan \
   check-tsan check-valgrind check-models check-full check-matrix check-fuzz cover fuzz lint lint-layers lint-circles lint-banned lint-budget lint-length lint-rules lint-words lint-analyzer lint-tidy lint-cppcheck \
   lint-shell check-header check-examples check-abi format format-check install uninstall dist clean help
 .DELETE_ON_ERROR:
 .SECONDARY:
 
--include $(OBJ:.o=.d) $(CLI_OBJ:.o=.d) $(wildcard $(B)/obj/examples/*.d $(B)/obj/bench/*.d $(B)/obj/chaos/*.d)
+-include $(OBJ:.o=.d) $(CLI_OBJ:.o=.d) $(UI_OBJ:.o=.d) $(wildcard $(B)/obj/examples/*.d $(B)/obj/bench/*.d $(B)/obj/chaos/*.d)

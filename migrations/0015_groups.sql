@@ -10,6 +10,7 @@ ALTER TABLE pgwork.queue
     ADD group_retry text NOT NULL DEFAULT 'hold' CHECK (group_retry IN ('hold', 'pass', 'block')),
     ADD queue_limit integer CHECK (queue_limit BETWEEN 1 AND 10000), -- of all jobs together; NULL: none
     ADD group_terms integer NOT NULL DEFAULT 0; -- grows when a limit of the queue or of one of its groups changes
+CREATE OR REPLACE VIEW pgwork.queues AS SELECT * FROM pgwork.queue; -- with these
 
 -- At most n jobs are admitted in each per_ms, and burst of them at once. n = 0: no rate.
 CREATE TYPE pgwork._pace AS (n integer, per_ms bigint, burst integer);

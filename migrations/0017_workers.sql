@@ -469,6 +469,21 @@ CREATE VIEW pgwork.log AS
 SELECT l.run, min(l.at) AS at, max(l.at) AS until, l.who, l.verb, l.filter, l.change, sum(l.n)::bigint AS n
   FROM pgwork.log_entry l GROUP BY l.run, l.who, l.verb, l.filter, l.change;
 
+-- The role that acts, and the person that a program like the dashboard names in the setting `person`.
+CREATE FUNCTION pgwork._who() RETURNS text LANGUAGE sql STABLE
+RETURN concat(coalesce(nullif(current_setting('role'), 'none'), session_user),
+              ' (' || left(nullif(current_setting('pgwork.person', true), ''), 255) || ')');
+
+-- For programs that let people do what is not a bulk operation: in the transaction that does it.
+CREATE FUNCTION pgwork.log_write(verb text, filter jsonb, change jsonb DEFAULT '{}', n bigint DEFAULT 1) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    PERFORM pgwork._refuse_unless(verb ~ '^[a-z][a-z ]{0,39}$', 'verb', verb, '1 to 40 lower-case letters and blanks'),
+            pgwork._refuse_unless(octet_length(filter::text) + octet_length(change::text) <= 8000, 'filter and change', 'more', '8,000 bytes together'),
+            pgwork._refuse_unless(n >= 0, 'n', n::text, '0 and up');
+    INSERT INTO pgwork.log_entry (run, who, verb, filter, change, n) VALUES (gen_random_uuid(), pgwork._who(), verb, filter, change, n);
+END $$;
+
 -- Removes ready jobs from live_job and returns them. Skips rows that others have locked. Splits batch rows into single
 -- jobs first, as a claim does. A batch row that was locked then stays whole.
 CREATE FUNCTION pgwork._pull_ready(q pgwork.queue, ids bigint[]) RETURNS SETOF pgwork.live_job LANGUAGE plpgsql
@@ -597,7 +612,7 @@ BEGIN
                    WHEN 'purge' THEN pgwork._purge(q, ids)
                    ELSE pgwork._put_elsewhere(q, target, prio::smallint, ids, keys) END;
     INSERT INTO pgwork.log_entry (run, who, verb, filter, change, n)
-    SELECT run, coalesce(nullif(current_setting('role'), 'none'), session_user), verb, filter, change, n WHERE n > 0;
+    SELECT run, pgwork._who(), verb, filter, change, n WHERE n > 0;
 END $$;
 
 -- Counts dead letters by kind and sort of error, among the newest at_most of each queue.
@@ -614,5 +629,6 @@ $$;
 COMMENT ON FUNCTION pgwork.error_sort(text) IS 'The last line of an error, with numbers and ids masked as #. Dead letters are grouped by it.';
 COMMENT ON FUNCTION pgwork.job_search(jsonb, bigint, bigint, bigint) IS 'Jobs that fit a filter, in the order of their ids. If the last row has only an id, there are more: continue after that id.';
 COMMENT ON FUNCTION pgwork.bulk(text, jsonb, jsonb, bigint, bigint, boolean, uuid) IS 'One slice of an operation on all jobs that fit a filter: cancel, redrive, reschedule, purge, move, priority. dry_run only counts. Repeat with after_id => last_id until that is NULL.';
+COMMENT ON FUNCTION pgwork.log_write(text, jsonb, jsonb, bigint) IS 'Adds an entry to the log, with the role and the person that the setting pgwork.person names.';
 COMMENT ON FUNCTION pgwork.dead_errors(text, bigint) IS 'Counts of dead letters by kind and sort of error.';
 COMMENT ON VIEW pgwork.log IS 'Bulk operations of the last 90 days: who did what to which jobs, and how many.';

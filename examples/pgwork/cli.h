@@ -183,6 +183,7 @@ int cmd_locks(cli *c, int argc, char **argv);
 int cmd_sem(cli *c, int argc, char **argv);
 int cmd_rate(cli *c, int argc, char **argv);
 int cmd_table(cli *c, int argc, char **argv);
+int cmd_ui(cli *c, int argc, char **argv);
 /* clang-format on */
 
 #endif

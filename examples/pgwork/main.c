@@ -43,6 +43,7 @@ static const verb commands[] = {
     {"workers", "list workers and what they do", cmd_workers},
     {"demand", "print how much there is to do, for autoscalers", cmd_demand},
     {"metrics", "print metrics for Prometheus", cmd_metrics},
+    {"ui", "serve the dashboard, for a browser", cmd_ui},
     {"doctor", "examine server, schema and reapers", cmd_doctor},
     {"lock", "run a command under a named lock, as flock does", cmd_lock},
     {"locks", "list holders and waiters of locks", cmd_locks},

@@ -36,9 +36,9 @@ umask 022
 is 'installed files are readable for all, whatever the umask' "$(find "$root"/* ! -perm -004 -o -type d ! -perm -005)" ''
 is 'with DESTDIR the cache of libraries is not changed' "$(ls "$tmp/cached" 2>/dev/null)" ''
 cd "$root/opt/pgwork" || exit 1
-is 'the units start the installed program' "$(cat lib/systemd/system/*.service | grep -c '^ExecStart=/opt/pgwork/bin/pgwork ')" 2
+is 'the units start the installed program' "$(cat lib/systemd/system/*.service | grep -c '^ExecStart=/opt/pgwork/bin/pgwork ')" 3
 is 'the units use the queue name without escapes' "$(cat lib/systemd/system/*.service | grep -c %I)" 0
-is 'no placeholder is left in installed files' "$(cat lib/systemd/system/*.service lib/pkgconfig/*.pc | grep -c '@[a-z]*@')" 0
+is 'no placeholder is left in installed files' "$(cat lib/systemd/system/* lib/pkgconfig/*.pc | grep -c '@[a-z]*@')" 0
 is 'each function has a man page' "$(ls share/man/man3 | wc -l)" "$(cat include/pgwork.h include/pgwork/*.h | grep -c '^PGW_API ')"
 if command -v man >/dev/null; then
     yes 'man finds a page of section 3' sh -c 'MANPATH=$PWD/share/man man pgw_enqueue | grep -q "operation id"'

@@ -60,6 +60,11 @@ is 'shows role, operation, filter and number, the newest first' "$(awk 'NR == 3 
 is 'but no dry run' "$(pgwork log --json | grep -c '"verb":"move"')" 1
 pgwork log --json >"$tmp/log"
 json 'the log as JSON' "$tmp/log"
+sql "SET pgwork.person = 'ann'; SELECT pgwork.log_write('queue pause', '{\"queue\": \"q\"}')"
+is 'other programs write to it, and name who acts' "$(pgwork log -n 1 --json | grep -o '"who":"[^"]*","verb":"[^"]*"')" "\"who\":\"$PGUSER (ann)\",\"verb\":\"queue pause\""
+is 'a verb that is none is refused' "$(sql "SELECT pgwork.log_write('DROP', '{}')" 2>&1 | grep -c '^ERROR.*verb')" 1
+is 'so is an entry that is too large' "$(sql "SELECT pgwork.log_write('note', jsonb_build_object('x', repeat('x', 9000)))" 2>&1 | grep -c '^ERROR.*8,000 bytes')" 1
+is 'a viewer writes nothing' "$(sql "SET ROLE pgwork_viewer; SELECT pgwork.log_write('note', '{}')" 2>&1 | grep -c 'permission denied')" 1
 
 # slices: more jobs than one takes, and a dry run that ends at its bound
 sql "SELECT count(*) FROM pgwork.enqueue_many('many', ARRAY(SELECT to_jsonb(g) FROM generate_series(1, 10000) g), kinds => ARRAY(SELECT 'k' || g % 2 FROM generate_series(1, 10000) g))" >/dev/null

@@ -22,7 +22,7 @@ options() {
             if (FILENAME ~ /filter\.h$/) filter[++shared] = letter " " quoted[2]
             else if (FILENAME ~ /cli\.h$/) rate[++rates] = letter " " quoted[2]
             else print (command == "" ? "global" : command), letter, quoted[2]
-        }' $cli/filter.h $cli/cli.h $cli/opts.c $cli/cmd_*.c $cli/cron*.c
+        }' $cli/filter.h $cli/cli.h $cli/opts.c $cli/cmd_*.c $cli/cron*.c examples/pgwork-ui/ui.c
 }
 
 options >"${TMPDIR:-/tmp}/pgwork-options.$$"

@@ -21,7 +21,7 @@ _pgwork_offer() {
 _pgwork() {
     local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}
     local commands="migrate queue enqueue work claim complete fail extend release snooze progress reap ls show
-        cancel reschedule retry dead bulk log wait stats top workers demand metrics doctor cron lock locks sem rate table groups help version"
+        cancel reschedule retry dead bulk log wait stats top workers demand metrics ui doctor cron lock locks sem rate table groups help version"
     local global="-d --dsn-file --schema -X --set --json --no-color -q --quiet -v --verbose -h --help
         -V --version"
     local command= verb= i IFS=$' \t\n'
@@ -38,7 +38,7 @@ _pgwork() {
     done
 
     case $prev in
-    -d | --dsn-file | -f | --file | -o | --out) COMPREPLY=($(compgen -f -- "$cur")); return ;;
+    -d | --dsn-file | -f | --file | -o | --out | --token-file | --act-dsn-file) COMPREPLY=($(compgen -f -- "$cur")); return ;;
     --state | -s) # a switch of lock
         [[ $command = lock ]] || { COMPREPLY=($(compgen -W "ready leased delayed dead done cancelled all" -- "$cur")); return; } ;;
     --notify | --payload-visible) COMPREPLY=($(compgen -W "on off" -- "$cur")); return ;;
@@ -126,6 +126,7 @@ _pgwork() {
         ;;
     demand) own="--at-most -w --within" ;;
     metrics) own="-o --out --at-most --no-doctor" queue= ;;
+    ui) own="-l --listen --prefix --token-file --proxy-header --act --act-dsn-file --payloads" queue= ;;
     lock) own="-s --shared -w --wait -n --no-wait -E --held-code --grace --pass --break --" queue= ;;
     locks) queue= ;;
     sem)

@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: PostgreSQL
+ *
+ * page: the frame of each page, and what pages share.
+ */
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "../pgwork/text.h"
+#include "ui.h"
+#include "ui_version.inc"
+
+static const struct {
+    const char *at, *path, *label;
+} page_places[] = {{"overview", "/", "Overview"},
+                   {"queues", "/queues", "Queues"},
+                   {"jobs", "/jobs", "Jobs"},
+                   {"dead", "/dead", "Dead letters"},
+                   {"schedules", "/schedules", "Schedules"},
+                   {"workers", "/workers", "Workers"},
+                   {"locks", "/locks", "Locks"},
+                   {"tables", "/tables", "Tables"},
+                   {"log", "/log", "Log"}};
+
+void page_begin(req *r, const char *title, const char *at)
+{
+    buf *b = &r->out;
+    const char *p = r->u->prefix;
+    html(b,
+         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
+         "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"><meta "
+         "name=\"color-scheme\" content=\"light dark\">"
+         "<title>%s · pgwork</title><link rel=\"stylesheet\" href=\"%s/static/ui.css?" UI_VERSION
+         "\">"
+         "<link rel=\"icon\" type=\"image/svg+xml\" href=\"%s/static/icon.svg?" UI_VERSION "\">"
+         "<script src=\"%s/static/ui.js?" UI_VERSION
+         "\" defer></script></head>\n<body><a class=\"skip\" href=\"#main\">Skip to content</a>\n",
+         title, p, p, p);
+    html(b, "<header><a class=\"brand\" href=\"%s/\">pgwork</a><nav aria-label=\"Pages\">", p);
+    for (size_t i = 0; i < sizeof page_places / sizeof *page_places; i++) {
+        html(b, "<a href=\"%s%s\"%r>%s</a>", p, page_places[i].path,
+             at && strcmp(at, page_places[i].at) == 0 ? " aria-current=\"page\"" : "",
+             page_places[i].label);
+    }
+    html(b,
+         "</nav><div class=\"live\" hidden><span id=\"age\"></span><button type=\"button\" "
+         "id=\"pause\" aria-pressed=\"false\">Pause</button></div></header>\n"
+         "<main id=\"main\" tabindex=\"-1\"><h1>%s</h1>\n",
+         title);
+}
+
+void page_end(req *r)
+{
+    const PGconn *conn = r->u->d.conn;
+    buf *b = &r->out;
+    html(b, "</main>\n<footer>");
+    if (conn) html(b, "database <b>%s</b> as role <b>%s</b> · ", PQdb(conn), PQuser(conn));
+    if (*r->user) html(b, "you are <b>%s</b> · ", r->user);
+    html(b, "%r · times are UTC · pgwork %s</footer></body></html>\n",
+         r->u->act ? "actions are logged" : "read only", PGW_VERSION_STRING);
+}
+
+void page_message(req *r, int status, const char *title, const char *text)
+{
+    buf_free(&r->out);
+    r->status = status;
+    page_begin(r, title, NULL);
+    html(&r->out, "<p class=\"banner\">%s</p><p><a href=\"%s/\">Overview</a></p>", text,
+         r->u->prefix);
+    page_end(r);
+}
+
+/* -- errors --------------------------------------------------------------------------------- */
+
+void page_error(req *r, const char *message, const char *hint)
+{
+    html(&r->out, "<p class=\"banner bad\" role=\"alert\">%s",
+         message && *message ? message : "unknown error");
+    if (hint && *hint) html(&r->out, "<br><span>%s</span>", hint);
+    html(&r->out, "</p>\n");
+    if (r->status == 200) r->status = 503;
+}
+
+bool page_ok(req *r, pgw_status st)
+{
+    const pgw *h = r->u->d.h;
+    if (st >= 0) return true;
+    page_error(r, pgw_error_message(h), pgw_error_hint(h));
+    return false;
+}
+
+bool page_got(req *r, const PGresult *res)
+{
+    if (!res) page_error(r, r->u->d.error, NULL);
+    return res != NULL;
+}
+
+pgw *page_handle(req *r)
+{
+    pgw *h = db_handle(&r->u->d);
+    if (!h) page_error(r, r->u->d.error, NULL);
+    return h;
+}
+
+/* -- links and buttons ---------------------------------------------------------------------- */
+
+void page_button(req *r, const char *label, const char *action, ...)
+{
+    va_list args;
+    const char *name;
+    if (!r->u->act) return;
+    html(&r->out,
+         "<form class=\"act\" method=\"post\" action=\"%s/act\"><input type=\"hidden\" "
+         "name=\"token\" value=\"%s\">"
+         "<input type=\"hidden\" name=\"action\" value=\"%s\">",
+         r->u->prefix, r->u->token, action);
+    va_start(args, action);
+    while ((name = va_arg(args, const char *)) != NULL) {
+        const char *value = va_arg(args, const char *);
+        if (value) html(&r->out, "<input type=\"hidden\" name=\"%s\" value=\"%s\">", name, value);
+    }
+    va_end(args);
+    html(&r->out, "<button>%s</button></form>", label);
+}
+
+void page_ask(req *r, const char *label, const char *action, ...)
+{
+    va_list args;
+    const char *name;
+    if (!r->u->act) return;
+    html(&r->out, "<a class=\"button\" href=\"%s/confirm?action=%u", r->u->prefix, action);
+    va_start(args, action);
+    while ((name = va_arg(args, const char *)) != NULL) {
+        const char *value = va_arg(args, const char *);
+        if (value) html(&r->out, "&amp;%u=%u", name, value);
+    }
+    va_end(args);
+    html(&r->out, "\">%s</a>", label);
+}
+
+void page_queue_link(req *r, const char *queue)
+{
+    html(&r->out, "<a href=\"%s/queue?name=%u\"><bdi>%s</bdi></a>", r->u->prefix, queue, queue);
+}
+
+void page_job_link(req *r, const char *queue, int64_t id)
+{
+    html(&r->out, "<a class=\"id\" href=\"%s/job?id=%l", r->u->prefix, id);
+    if (queue) html(&r->out, "&amp;queue=%u", queue);
+    html(&r->out, "\">%l</a>", id);
+}
+
+void page_state(req *r, const char *state)
+{
+    html_badge(&r->out, state, state); /* words of the schema */
+}
+
+/* -- the doctor ----------------------------------------------------------------------------- */
+
+static const char *const page_grades[] = {"good", "note", "bad"};
+
+static size_t page_findings_of(req *r, pgw_grade grade)
+{
+    const db *d = &r->u->d;
+    size_t count = 0;
+    for (size_t i = 0; i < d->findings_count; i++) {
+        const finding *f = &d->findings[i];
+        if (f->grade != grade) continue;
+        count++;
+        html(&r->out, "<li class=\"%s\"><b>%s</b> <span class=\"what\">%s</span>",
+             page_grades[grade], f->check, f->text);
+        if (grade != PGW_GRADE_GOOD && *f->advice) {
+            html(&r->out, "<p>");
+            html_advice(&r->out, f->advice);
+            html(&r->out, "</p>");
+        }
+        html(&r->out, "</li>\n");
+    }
+    return count;
+}
+
+void page_findings(req *r)
+{
+    buf *b = &r->out;
+    size_t bad;
+    html(b, "<section aria-labelledby=\"doctor\"><h2 id=\"doctor\">Doctor</h2>\n");
+    if (!db_examine(&r->u->d)) {
+        page_error(r, r->u->d.error, "Is the server there? `pgwork doctor` says more.");
+        html(b, "</section>");
+        return;
+    }
+    html(b, "<ul class=\"findings\">");
+    bad = page_findings_of(r, PGW_GRADE_BAD) + page_findings_of(r, PGW_GRADE_NOTE);
+    if (bad == 0)
+        html(b,
+             "<li class=\"good\"><b>all is well</b> <span class=\"what\">%d checks are "
+             "good</span></li>",
+             (int)r->u->d.findings_count);
+    html(
+        b,
+        "</ul><details id=\"good\"><summary>Checks that are good</summary><ul class=\"findings\">");
+    if (page_findings_of(r, PGW_GRADE_GOOD) == 0) html(b, "<li class=\"note\">none</li>");
+    html(b, "</ul></details></section>\n");
+}
