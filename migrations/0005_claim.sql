@@ -19,8 +19,7 @@ CREATE TYPE pgwork.claimed_batch AS (queue text, id bigint, token uuid, attempt 
     lease_until timestamptz, server_time timestamptz, meta jsonb, quarantined boolean,
     ids bigint[], kinds text[], payloads jsonb[], created timestamptz[]);
 
--- Sorts queues by their first ready jobs: priority, then age; `in_order`: as given. Queues without one are last,
--- because a job may arrive.
+-- Sorts queues by their first ready jobs: priority, then age; `in_order`: as given. Last come queues without a job.
 CREATE FUNCTION pgwork._by_head(queues text[], in_order boolean) RETURNS text[] LANGUAGE plpgsql AS $$
 BEGIN
     RETURN ARRAY(
@@ -151,10 +150,9 @@ END $$;
 -- inlined. Starting a statement costs more than a job. A row is one job, or several with `ids`.
 CREATE FUNCTION pgwork.claim_batch(queues text[], n integer, holder text, lease_ms bigint DEFAULT NULL,
     done_ids bigint[] DEFAULT NULL, done_tokens uuid[] DEFAULT NULL, apart boolean DEFAULT false,
-    in_order boolean DEFAULT false)
-RETURNS SETOF pgwork.claimed_batch LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-SET plan_cache_mode = force_generic_plan SET jit = off AS $$
+    in_order boolean DEFAULT false) RETURNS SETOF pgwork.claimed_batch LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off
+SET enable_hashjoin = off SET enable_mergejoin = off SET plan_cache_mode = force_generic_plan SET jit = off AS $$
 #variable_conflict use_column
 DECLARE
     now_is CONSTANT timestamptz := clock_timestamp(); now_ms CONSTANT bigint := date_part('epoch', now_is) * 1000;
@@ -274,10 +272,8 @@ END $$;
 -- The same, with one row per job.
 CREATE FUNCTION pgwork.claim(queues text[], n integer, holder text, lease_ms bigint DEFAULT NULL,
     done_ids bigint[] DEFAULT NULL, done_tokens uuid[] DEFAULT NULL, apart boolean DEFAULT false,
-    in_order boolean DEFAULT false)
-RETURNS SETOF pgwork.claimed
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
-SET jit = off AS $$
+    in_order boolean DEFAULT false) RETURNS SETOF pgwork.claimed LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off AS $$
 #variable_conflict use_column
 BEGIN
     RETURN QUERY
@@ -288,8 +284,7 @@ BEGIN
                    unnest(coalesce(c.kinds, ARRAY[c.kind])) AS kind,
                    unnest(coalesce(c.payloads, ARRAY[c.payload])) AS payload,
                    unnest(coalesce(c.created, ARRAY[c.created_at])) AS created_at
-              FROM pgwork.claim_batch(queues, n, holder, lease_ms, done_ids, done_tokens, apart,
-                                       in_order) c) u;
+              FROM pgwork.claim_batch(queues, n, holder, lease_ms, done_ids, done_tokens, apart, in_order) c) u;
 END $$;
 
 COMMENT ON FUNCTION pgwork.token_number IS 'The fencing number in a token. It grows with every claim of a job.';

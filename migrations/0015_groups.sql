@@ -684,7 +684,7 @@ RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_
 DECLARE q pgwork.queue := pgwork._queue(queue);
 BEGIN
     PERFORM pgwork._check_rate(n, per_ms, coalesce(burst, n)) WHERE n IS NOT NULL;
-    PERFORM pgwork._look_at_gate(q.id, '');
+    PERFORM pgwork._add_gate_event(q.id, '');
     UPDATE pgwork.queue t SET group_terms = t.group_terms + 1, rated = t.rated OR n IS NOT NULL,
            rate = CASE WHEN n IS NOT NULL THEN (n, per_ms, coalesce(burst, n))::pgwork._pace END WHERE t.id = q.id;
     IF NOT FOUND THEN PERFORM pgwork._queue(queue); END IF;

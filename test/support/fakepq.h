@@ -271,7 +271,7 @@ static void fake_keep_diagnostics(const pgw *h, pgw__diagnostics *diagnostics, i
     snprintf(diagnostics->fault.message, sizeof(diagnostics->fault.message), "%s", fake.message);
 }
 
-static pgw_status fake_tell(pgw *h, const pgw__diagnostics *diagnostics, int n)
+static pgw_status fake_report(pgw *h, const pgw__diagnostics *diagnostics, int n)
 {
     return fake_fail(h, diagnostics->fault.status, diagnostics->fault.message, NULL, n);
 }
@@ -321,7 +321,7 @@ static inline void fake_begin(void)
     pgw__pq_attached_Stub(fake_attached);
     pgw__pq_in_txn_Stub(fake_in_txn);
     pgw__pq_keep_diagnostics_Stub(fake_keep_diagnostics);
-    pgw__pq_tell_Stub(fake_tell);
+    pgw__pq_report_Stub(fake_report);
 }
 
 /* The server's answer from here on. */

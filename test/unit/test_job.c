@@ -1103,7 +1103,7 @@ static int look(const pgw_job *job, void *arg)
     F_TEXT("q"), F_INT(1), F_TEXT("dead"), F_TEXT("k"), F_INT(0), F_INT(1), F_INT(1),             \
         F_TEXT("h:1"), F_INT(11), F_INT(12), F_INT(13), F_INT(14), F_TEXT("boom"), F_TEXT("key"), \
         F_NULL, F_TEXT("1"), F_INT(5), F_TEXT("{}"), F_TEXT("team"), F_INT(15),                   \
-        F_TEXT("{\"a\":1}"), F_INT(0)
+        F_TEXT("{\"a\":1}"), F_INT(0), F_TEXT("{\"n\":2}")
 
 void test_jobs_are_shown_until_the_caller_has_enough(void)
 {
@@ -1111,7 +1111,7 @@ void test_jobs_are_shown_until_the_caller_has_enough(void)
     int stop = 0;
 
     seen = 0;
-    FAKE_ROWS(answer, 22);
+    FAKE_ROWS(answer, 23);
     oom_begin();
     TEST_ASSERT_EQUAL(PGW_OK, pgw_jobs_each(FAKE_H, NULL, look, &stop));
     TEST_ASSERT_EQUAL_INT(3, seen);
