@@ -3,4 +3,4 @@
 # roles: worker sql reaper group keeper
 # faults: -
 # pace: 4
-s/d.place > r.start ORDER BY d.place LIMIT/d.place > r.start ORDER BY d.place DESC LIMIT/
+s/AND d.place > r.start ORDER BY d.place$/AND d.place > r.start ORDER BY d.place DESC/
