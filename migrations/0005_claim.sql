@@ -120,7 +120,7 @@ END $$;
 -- A session remembers this about a queue for 200 ms, so that its claims skip jobs that were claimed since the last
 -- tick. It is only a hint, lost with the session. [1] hash of the queue's name [2] valid until, ms [3] 1: there may
 -- be quarantined jobs [4] jobs per row [5] the number of positions that 32 rows span [6] the position after which
--- priority 0 continues; -1: all jobs have lower priorities; NULL: no job is ready [7] when to check again
+-- priority 0 continues; -1: all jobs have lower priorities; -2: no job is ready [7] when to check again
 CREATE FUNCTION pgwork._hint(queue text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN 'pgwork.claim_' || (hashtext(queue) & 63)::text;
 
@@ -142,7 +142,7 @@ BEGIN
     RETURN set_config(pgwork._hint(its_name),
         ARRAY[hashtextextended(its_name, 0), coalesce(old[2], now_ms + 200), rows.quarantined::integer,
               coalesce(rows.n, 1), rows.width, CASE WHEN rows.lane > 1 OR rows.n IS NULL AND old[6] >= 0 THEN -1
-                                                    ELSE rows.start END,
+                                                    ELSE coalesce(rows.start, -2) END,
               now_ms + 10]::text, false)::bigint[];
 END $$;
 
@@ -190,7 +190,7 @@ BEGIN
             hint := pgwork._renew_hint(its_name, now_ms, hint);
         END IF;
         FOREACH part IN ARRAY
-            CASE WHEN hint[6] IS NULL AND hint[7] = now_ms + 10 THEN (ARRAY['admitted', 'quarantined'])[:1 + hint[3]]
+            CASE WHEN hint[6] = -2 AND hint[7] = now_ms + 10 THEN (ARRAY['admitted', 'quarantined'])[:1 + hint[3]]
                  WHEN hint[3] = 1 AND wanted = n AND random() < 0.25 THEN ARRAY['quarantined', 'front', 'admitted']
                  WHEN hint[6] >= 0 THEN ARRAY['near', 'front', 'admitted', 'quarantined']
                  ELSE ARRAY['front', 'admitted', 'quarantined'] END
