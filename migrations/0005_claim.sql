@@ -190,7 +190,8 @@ BEGIN
             hint := pgwork._renew_hint(its_name, now_ms, hint);
         END IF;
         FOREACH part IN ARRAY
-            CASE WHEN hint[6] = -2 AND hint[7] = now_ms + 10 THEN (ARRAY['admitted', 'quarantined'])[:1 + hint[3]]
+            CASE WHEN hint[6] = -2 AND hint[7] = now_ms + 10 AND current_setting('transaction_read_only') = 'off'
+                 THEN (ARRAY['admitted', 'quarantined'])[:1 + hint[3]] -- it has just been found empty
                  WHEN hint[3] = 1 AND wanted = n AND random() < 0.25 THEN ARRAY['quarantined', 'front', 'admitted']
                  WHEN hint[6] >= 0 THEN ARRAY['near', 'front', 'admitted', 'quarantined']
                  ELSE ARRAY['front', 'admitted', 'quarantined'] END
@@ -200,8 +201,7 @@ BEGIN
                 IF admitted < 0 THEN RETURN NEXT pgwork._gated_row(its_name, -admitted); END IF;
                 CONTINUE WHEN admitted <= 0;
             END IF;
-            EXIT WHEN part = 'quarantined' AND wanted < n; -- these are claimed alone
-            alone := part = 'quarantined';
+            alone := part = 'quarantined'; EXIT WHEN alone AND wanted < n;
             size := CASE WHEN alone OR apart THEN 1 ELSE hint[4] END;
             IF part = 'near' THEN
                 -- PostgreSQL reads the rest of an index page even for one row, so there is an upper bound.

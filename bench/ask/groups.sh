@@ -77,7 +77,7 @@ gr_peers() {
     empty
     sql -c "SELECT pgwork.queue_drop('peers', true)" >/dev/null 2>&1 || :
     sql -c "SELECT pgwork.queue_create('peers')" >/dev/null
-    gr_stock peers "$gr_jobs" "$1" 0
+    gr_fill peers "$gr_jobs" "$1" 0
     sql -c 'VACUUM ANALYZE'
     workers_burn pgwork peers "$gr_jobs" 100
     result groups "$gr_measure" pgwork-lib "$rate" jobs/s

@@ -10,7 +10,7 @@ code 'set' 0 pgwork queue set a --lease 10
 is 'set changes what is given only' "$(pgwork --json queue list | sed 's/.*"lease_ms":\([0-9]*\),"max_attempts":\([0-9]*\).*/\1 \2/')" '10000 5'
 refused 'set of a queue that is not there' 1 'none_such' pgwork queue set none_such --lease 10
 code 'list' 0 pgwork queue list
-yes 'list in columns' grep -q '^a  *open  *0  *0  *0  *0  *0  *-  *10s  *5  *7d00h$' "$tmp/out"
+yes 'list in columns' grep -q '^a  *open  *0  *0  *0  *0  *0  *-  *10s  *5  *7d00h  *-  *-$' "$tmp/out"
 code 'list --json' 0 pgwork queue list --json
 json 'list --json is JSON' "$tmp/out"
 
