@@ -201,7 +201,7 @@ BEGIN
                 IF admitted < 0 THEN RETURN NEXT pgwork._gated_row(its_name, -admitted); END IF;
                 CONTINUE WHEN admitted <= 0;
             END IF;
-            alone := part = 'quarantined'; EXIT WHEN alone AND wanted < n;
+            EXIT WHEN part = 'quarantined' AND wanted < n; alone := part = 'quarantined';
             size := CASE WHEN alone OR apart THEN 1 ELSE hint[4] END;
             IF part = 'near' THEN
                 -- PostgreSQL reads the rest of an index page even for one row, so there is an upper bound.

@@ -45,8 +45,10 @@ static void limit(const char *grp, int most, const char *retry)
     kit_do(a, "SELECT pgwork.group_set('q', %s, %d, '%s')", grp, most, retry);
 }
 
+/* On a slow machine maintain() promotes less often, so it is told to. */
 static void tick(PGconn *conn)
 {
+    kit_do(conn, "SELECT * FROM pgwork.promote()");
     kit_do(conn, "SELECT * FROM pgwork.maintain()");
 }
 
