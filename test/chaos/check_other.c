@@ -44,6 +44,7 @@ static void check_holds(check *c, holds *s, int64_t most, enum rule rule)
         hold *h = &s->h[i];
         int64_t weight = h->weight;
         size_t kept = 0;
+        if (h->to <= h->from) continue; /* for no time that is certain */
         for (size_t k = 0; k < n; k++)
             if (now[k]->object == h->object && now[k]->to > h->from) {
                 weight += now[k]->weight;
