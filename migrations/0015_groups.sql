@@ -202,35 +202,38 @@ END $$;
 -- advances. A place that no job gets leaves an event, and so does each place of a gate with a rate.
 CREATE FUNCTION pgwork._hand_on(queue integer, ids bigint[]) RETURNS void LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan SET jit = off AS $$
-DECLARE q pgwork.queue; n bigint; now_is CONSTANT timestamptz := pgwork._now();
+DECLARE n bigint; now_is CONSTANT timestamptz := pgwork._now();
 BEGIN
-    SELECT * INTO q FROM pgwork.queue t WHERE t.id = _hand_on.queue;
-    WITH a AS (
-        DELETE FROM pgwork.admitted_job a WHERE a.queue = q.id AND a.id = ANY (ids)
+    WITH q AS MATERIALIZED (
+        SELECT * FROM pgwork.queue t WHERE t.id = _hand_on.queue
+    ), a AS (
+        DELETE FROM pgwork.admitted_job a WHERE a.queue = _hand_on.queue AND a.id = ANY (ids)
         RETURNING a.gate, a.low, a.terms, a.handed
     ), g AS MATERIALIZED (
         SELECT a.gate, a.terms, min(a.low) AS low, max(a.handed) + 1 AS handed, count(*) AS places
           FROM a GROUP BY a.gate, a.terms
     ), s AS MATERIALIZED (
-        SELECT g.*, d.* FROM g
-          LEFT JOIN LATERAL (SELECT * FROM pgwork.group_rule r WHERE r.queue = q.id AND r.grp = g.gate OFFSET 0) r ON true
+        SELECT g.*, d.* FROM g CROSS JOIN q
+          LEFT JOIN LATERAL (SELECT * FROM pgwork.group_rule r
+                              WHERE r.queue = _hand_on.queue AND r.grp = g.gate OFFSET 0) r ON true
          CROSS JOIN LATERAL (
             SELECT least(g.low, min(e.place)) AS start FROM pgwork.gate_event e
-             WHERE e.key = pgwork._gate_lock(q.id, g.gate) AND e.id > (SELECT f.floor FROM pgwork._gate_mark(q.id) f)) e
+             WHERE e.key = pgwork._gate_lock(_hand_on.queue, g.gate)
+               AND e.id > (SELECT f.floor FROM pgwork._gate_mark(_hand_on.queue) f)) e
          CROSS JOIN LATERAL (
             SELECT d.ctid AS at, d.id FROM pgwork.delayed_job d
-             WHERE d.queue = q.id AND d.gate = g.gate AND d.place > e.start
+             WHERE d.queue = _hand_on.queue AND d.gate = g.gate AND d.place > e.start
                AND (coalesce(r.group_limit, CASE g.gate WHEN '' THEN q.queue_limit ELSE q.group_limit END) > 1
-                    OR d.place = (SELECT h.place FROM pgwork.delayed_job h WHERE h.queue = q.id AND h.gate = g.gate
+                    OR d.place = (SELECT h.place FROM pgwork.delayed_job h
+                                   WHERE h.queue = _hand_on.queue AND h.gate = g.gate
                                      AND h.place > e.start ORDER BY h.place LIMIT 1)) -- a strict line
              ORDER BY d.place LIMIT g.places FOR UPDATE SKIP LOCKED) d
          WHERE g.terms = q.group_terms AND g.handed <= 100 AND (g.gate = '' OR q.gated IS NULL)
-           AND EXISTS (SELECT FROM pgwork.queue t WHERE t.id = q.id AND t.group_terms = q.group_terms OFFSET 0)
            AND (CASE g.gate WHEN '' THEN q.rate ELSE coalesce(r.rate, q.group_rate) END).n > 0 IS NOT TRUE
            AND (r.held_until > now_is) IS NOT TRUE
            AND current_setting('transaction_isolation') IN ('read committed', 'read uncommitted')
            AND NOT EXISTS (SELECT FROM pgwork.admitted_job a
-                            WHERE a.queue = q.id AND a.gate = g.gate AND a.dead OFFSET 0)
+                            WHERE a.queue = _hand_on.queue AND a.gate = g.gate AND a.dead OFFSET 0)
     ), d AS (
         DELETE FROM pgwork.delayed_job d WHERE d.ctid = ANY (ARRAY(SELECT s.at FROM s)) RETURNING d.*
     ), live AS (
@@ -240,15 +243,15 @@ BEGIN
                d.kind, d.key, d.error, d.tags, d.payload, d.body, d.grp, d.expires_at, d.meta FROM d ORDER BY d.place
     ), next AS (
         INSERT INTO pgwork.admitted_job (queue, id, gate, low, terms, handed)
-        SELECT q.id, s.id, s.gate, s.low, s.terms, s.handed FROM s WHERE s.id IN (SELECT d.id FROM d)
+        SELECT _hand_on.queue, s.id, s.gate, s.low, s.terms, s.handed FROM s WHERE s.id IN (SELECT d.id FROM d)
         RETURNING gate, terms
     ), e AS (
         INSERT INTO pgwork.gate_event (queue, gate, place, credit, terms)
-        SELECT q.id, g.gate, g.low, g.places - count(x), g.terms
+        SELECT _hand_on.queue, g.gate, g.low, g.places - count(x), g.terms
           FROM g LEFT JOIN next x ON x.gate = g.gate AND x.terms = g.terms GROUP BY g.gate, g.low, g.places, g.terms
         HAVING g.places > count(x)
     ) SELECT count(*) INTO n FROM next;
-    PERFORM pgwork._wake(q.name, n) WHERE q.notify AND n > 0;
+    PERFORM pgwork._wake(t.name, n) FROM pgwork.queue t WHERE t.id = _hand_on.queue AND t.notify AND n > 0;
 END $$;
 
 -- For unfinished jobs that are dead, cancelled or delayed now. The policy of the group decides whether a job that is
