@@ -18,7 +18,6 @@
 static PGconn *a, *b;
 static pgw *h;
 static struct took jobs[1000];
-static char *unchanged; /* what a mutant has replaced */
 
 void setUp(void)
 {
@@ -31,9 +30,6 @@ void setUp(void)
 
 void tearDown(void)
 {
-    if (unchanged != NULL) kit_do(a, "%s", unchanged);
-    free(unchanged);
-    unchanged = NULL;
     pgw_close(h);
     kit_end();
 }
@@ -432,21 +428,6 @@ void test_no_window_has_more_admissions_than_its_length_and_the_burst_allow(void
     TEST_ASSERT_TRUE(race(true) <= 0);
 }
 
-static void mutate(const char *function, const char *from, const char *to)
-{
-    PGresult *res = kit_rows(a,
-                             "SELECT pg_get_functiondef(oid) FROM pg_proc WHERE proname = '%s' AND "
-                             "pronamespace = 'pgwork'::regnamespace",
-                             function);
-    const char *found;
-
-    unchanged = strdup(PQgetvalue(res, 0, 0));
-    PQclear(res);
-    found = strstr(unchanged, from);
-    TEST_ASSERT_NOT_NULL_MESSAGE(found, from);
-    kit_do(a, "%.*s%s%s", (int)(found - unchanged), unchanged, to, found + strlen(from));
-}
-
 /* The check sees it. */
 void test_a_rate_that_is_not_kept_is_found_out(void)
 {
@@ -458,11 +439,9 @@ void test_a_rate_that_is_not_kept_is_found_out(void)
     };
 
     for (size_t i = 0; i < sizeof(mutants) / sizeof(mutants[0]); i++) {
-        mutate(mutants[i][0], mutants[i][1], mutants[i][2]);
+        kit_mutate(a, mutants[i][0], mutants[i][1], mutants[i][2]);
         TEST_ASSERT_TRUE_MESSAGE(race(false) > 0, mutants[i][2]);
-        kit_do(a, "%s", unchanged);
-        free(unchanged);
-        unchanged = NULL;
+        kit_restore();
     }
 }
 

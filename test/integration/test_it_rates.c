@@ -18,7 +18,6 @@
 
 static PGconn *a, *b;
 static pgw *h;
-static char *unchanged; /* what a mutant has replaced */
 
 void setUp(void)
 {
@@ -31,9 +30,6 @@ void setUp(void)
 
 void tearDown(void)
 {
-    if (unchanged != NULL) kit_do(a, "%s", unchanged);
-    free(unchanged);
-    unchanged = NULL;
     pgw_close(h);
     kit_end();
 }
@@ -287,17 +283,6 @@ void test_no_window_has_more_takes_than_its_length_and_the_burst_allow(void)
     TEST_ASSERT_TRUE(race() <= 0);
 }
 
-static const char the_take[] = "SELECT pg_get_functiondef('pgwork._rate_advance'::regproc)";
-
-static void mutate(const char *from, const char *to)
-{
-    const char *text = kit_text(a, the_take), *found = strstr(text, from);
-
-    TEST_ASSERT_NOT_NULL_MESSAGE(found, from);
-    if (unchanged == NULL) unchanged = strdup(text);
-    kit_do(a, "%.*s%s%s", (int)(found - text), text, to, found + strlen(from));
-}
-
 /* The check sees it. Where there is no lock, a pause makes sure that several read the same. */
 void test_a_rate_without_its_lock_or_its_burst_is_found_out(void)
 {
@@ -309,12 +294,12 @@ void test_a_rate_without_its_lock_or_its_burst_is_found_out(void)
     };
 
     for (size_t i = 0; i < sizeof(mutants) / sizeof(mutants[0]); i++) {
-        mutate(mutants[i][0], mutants[i][1]);
+        kit_mutate(a, "_rate_advance", mutants[i][0], mutants[i][1]);
         if (i == 0)
-            mutate("now_ns := pgwork._now_ns();",
-                   "now_ns := pgwork._now_ns(); PERFORM pg_sleep(0.002);");
+            kit_mutate(a, "_rate_advance", "now_ns := pgwork._now_ns();",
+                       "now_ns := pgwork._now_ns(); PERFORM pg_sleep(0.002);");
         TEST_ASSERT_TRUE_MESSAGE(race() > 0, mutants[i][0]);
-        kit_do(a, "%s", unchanged);
+        kit_restore();
     }
 }
 

@@ -26,6 +26,7 @@ struct racer {
 
 static PGconn *kit_conns[KIT_CONNS];
 static int kit_opened;
+static char *kit_unchanged; /* the definition that kit_mutate() has replaced */
 static pthread_mutex_t kit_mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t kit_met = PTHREAD_COND_INITIALIZER;
 static int kit_racing, kit_waiting; /* racers that run; of these, waiting at kit_together() */
@@ -120,8 +121,30 @@ void kit_close(PGconn *conn)
     PQfinish(conn);
 }
 
+void kit_mutate(PGconn *conn, const char *function, const char *from, const char *to)
+{
+    PGresult *res = kit_rows(conn,
+                             "SELECT pg_get_functiondef(oid) FROM pg_proc WHERE proname = '%s' AND "
+                             "pronamespace = 'pgwork'::regnamespace",
+                             function);
+    const char *text = PQgetvalue(res, 0, 0), *found = strstr(text, from);
+
+    if (found == NULL) fail("it has no such text", from);
+    if (kit_unchanged == NULL) kit_unchanged = strdup(text);
+    kit_do(conn, "%.*s%s%s", (int)(found - text), text, to, found + strlen(from));
+    PQclear(res);
+}
+
+void kit_restore(void)
+{
+    if (kit_unchanged != NULL) pgtemp_exec(kit_unchanged);
+    free(kit_unchanged);
+    kit_unchanged = NULL;
+}
+
 void kit_end(void)
 {
+    kit_restore();
     while (kit_opened > 0) PQfinish(kit_conns[--kit_opened]);
 }
 

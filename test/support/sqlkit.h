@@ -74,6 +74,11 @@ const char *kit_places(PGconn *conn, const char *queue);
 void kit_race(int n, void (*fn)(PGconn *conn, int i, void *ctx), void *ctx);
 void kit_together(void);
 
+/* Replaces the first `from` in a function of the schema. kit_restore() puts the function back, of
+ * which one at a time may be changed; kit_end() does, too. */
+void kit_mutate(PGconn *conn, const char *function, const char *from, const char *to);
+void kit_restore(void);
+
 void kit_sleep_ms(int ms);
 long long kit_ms(void); /* a clock for deadlines */
 
