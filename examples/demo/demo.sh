@@ -130,8 +130,8 @@ moves() {
     fi
 }
 
-# stop_all NAME...: stops all workers at a moment when each holds jobs, and writes their ids to NAME.held. Until then there is no other
-# worker and no reaper, so they keep these jobs.
+# stop_all NAME...: stops all workers while each holds jobs, and writes the ids of these jobs to NAME.held. No other worker and no
+# reaper runs yet, so the workers keep these jobs.
 stop_all() {
     while :; do
         read_held "$@"

@@ -181,7 +181,8 @@ static bool act_begin(act *a, req *r, const fields *from)
     bool job = a->what && strncmp(a->what->name, "job-", 4) == 0,
          cron = a->what && strncmp(a->what->name, "cron-", 5) == 0;
     if (!a->what || (cron ? !a->schedule : !a->queue) || (job && a->id == 0)) {
-        page_message(r, 400, "Bad request", "There is no such action, or it does not say on what.");
+        page_message(r, 400, "Bad request",
+                     "This action is unknown, or the form names no queue, schedule or job.");
         return false;
     }
     if ((a->conn = db_act(&r->u->d, r->user)) && pgw_attach(a->conn, NULL, &a->h) == PGW_OK)

@@ -150,7 +150,7 @@ static PGconn *db_connect(db *d, const char *conninfo)
     return good ? conn : db_fail(d, conn);
 }
 
-/* Why @p res is no answer, into d->error. */
+/* Writes into d->error why @p res is not an answer. */
 static void db_explain(db *d, const PGresult *res)
 {
     const char *text = PQresultErrorField(res, PG_DIAG_MESSAGE_PRIMARY);

@@ -132,7 +132,7 @@ static void jobs_rows(req *r, const PGresult *res)
     html_table_end(&r->out);
     if (shown == 0)
         html(&r->out, "<p class=\"empty\">%s</p>",
-             rows ? "None among the 20,000 that were looked at." : "There are no such jobs.");
+             rows ? "No match among these 20,000 jobs." : "There are no such jobs.");
     if (shown == UI_ROWS || (rows && shown < rows)) jobs_next(r, after);
 }
 
