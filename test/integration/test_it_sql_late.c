@@ -743,7 +743,7 @@ void test_without_a_reaper_late_jobs_are_claimed(void)
 enum { PRODUCERS = 4, CLAIMERS = 8, RACERS = PRODUCERS + CLAIMERS + 2 };
 
 struct storm {
-    long long end;
+    int ms; /* from when all are connected */
     bool reaper;
     struct claimer hands[CLAIMERS];
 };
@@ -835,9 +835,12 @@ static void blow(PGconn *conn, int i, void *ctx)
     struct claimer *mine =
         i >= PRODUCERS && i < PRODUCERS + CLAIMERS ? &s->hands[i - PRODUCERS] : NULL;
     unsigned seed = (unsigned)(kit_ms() * 31 + i);
+    long long end;
 
     if (mine) start(mine, conn, i % 2 ? 1 : 33);
-    while (kit_ms() < s->end) {
+    kit_together();
+    end = kit_ms() + s->ms;
+    while (kit_ms() < end) {
         if (i < PRODUCERS)
             produce(conn, &seed);
         else if (mine)
@@ -860,7 +863,7 @@ static void survive(int ms, bool reaper_too)
     kit_do(a, "DROP TABLE IF EXISTS sent, came; CREATE TABLE sent (id bigint); CREATE TABLE came "
               "(id bigint);"
               "CREATE TABLE IF NOT EXISTS elsewhere (x integer)");
-    s.end = kit_ms() + ms;
+    s.ms = ms;
     s.reaper = reaper_too;
     kit_race(RACERS, blow, &s);
     if (reaper_too) ticks(3);
