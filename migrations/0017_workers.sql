@@ -219,22 +219,24 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 $$;
 
 -- Per queue, jobs that a running reaper would have moved: those whose lease ended, and delayed jobs whose time came, at
--- least two seconds ago. Reads at most at_most rows of each lane and of the delayed jobs.
-CREATE FUNCTION pgwork.overdue(at_most bigint DEFAULT 1000) RETURNS TABLE (queue text, expired bigint, due bigint)
+-- least two seconds ago; and since when the oldest ones. Reads at most at_most rows of each lane and of the delayed jobs.
+CREATE FUNCTION pgwork.overdue(at_most bigint DEFAULT 1000)
+RETURNS TABLE (queue text, expired bigint, due bigint, expired_since timestamptz, due_since timestamptz)
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
 DECLARE before CONSTANT timestamptz := pgwork._now() - interval '2 s';
 BEGIN
     PERFORM pgwork._check_range('at_most', at_most, 1, 100000);
-    RETURN QUERY SELECT q.name, e.n, d.n FROM pgwork._used_queues(NULL) q
-     CROSS JOIN LATERAL (SELECT coalesce(sum(j.n), 0)::bigint AS n
+    RETURN QUERY SELECT q.name, e.n, d.n, e.since, d.since FROM pgwork._used_queues(NULL) q
+     CROSS JOIN LATERAL (SELECT coalesce(sum(j.n), 0)::bigint AS n, min(j.lease_until) AS since
                            FROM unnest((pgwork._mark(q.id)).floors) WITH ORDINALITY f (floor, i)
                           CROSS JOIN LATERAL (SELECT j.n, j.token, j.lease_until FROM pgwork.live_job j
                                                WHERE j.queue = q.id AND j.lane = (f.i - 1)::smallint AND j.pos > f.floor
                                                ORDER BY j.pos LIMIT at_most) j
                           WHERE j.token IS NOT NULL AND j.lease_until < before) e
-     CROSS JOIN LATERAL (SELECT count(*) AS n FROM (SELECT FROM pgwork.delayed_job j WHERE j.queue = q.id AND j.run_at < before
-                                                     LIMIT at_most) j) d
+     CROSS JOIN LATERAL (SELECT count(*) AS n, min(j.run_at) AS since
+                           FROM (SELECT j.run_at FROM pgwork.delayed_job j WHERE j.queue = q.id AND j.run_at < before
+                                  ORDER BY j.run_at LIMIT at_most) j) d
      ORDER BY 1;
 END $$;
 
@@ -263,7 +265,7 @@ COMMENT ON FUNCTION pgwork.worker_report(text, text[], bigint[], integer[], bigi
     IS 'Stores the report of a worker: how many jobs it runs, and its counts since the last report. Called by the worker runtime.';
 COMMENT ON FUNCTION pgwork.queue_counts(text) IS 'What the workers of a queue, or of each queue, have done since the beginning, and how many of them report now. The counts never decrease.';
 COMMENT ON FUNCTION pgwork.worker_list(text) IS 'Workers that have reported within 30 s, a row for each of their queues, and their jobs that have run for at least a second.';
-COMMENT ON FUNCTION pgwork.overdue(bigint) IS 'By queue, jobs whose lease ended and delayed jobs whose time came, at least two seconds ago. Reads at most at_most rows of a lane.';
+COMMENT ON FUNCTION pgwork.overdue(bigint) IS 'By queue, jobs whose lease ended and delayed jobs whose time came, at least two seconds ago, and since when the oldest ones. Reads at most at_most rows of a lane.';
 COMMENT ON FUNCTION pgwork.demand(text, bigint, bigint) IS 'The number of ready jobs, leased jobs, and delayed jobs due within within_ms, up to at_most, for autoscalers. 0: no such queue.';
 COMMENT ON VIEW pgwork.workers IS 'Workers that have reported within 30 s, a row for each of their queues.';
 COMMENT ON VIEW pgwork.minutes IS 'What happened in each queue by minute, for a week; minutes without a change have no row.';

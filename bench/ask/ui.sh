@@ -49,7 +49,7 @@ ui_work() {
         sql -c "DO \$\$ BEGIN
             FOR i IN 1 .. $((backlog / 200000 + 1)) LOOP
                 PERFORM FROM (SELECT array_agg(c.id) AS ids, array_agg(c.token) AS tokens FROM pgwork.claim('{$ui_q}', 1000, 'w', 3600000) c) c
-                  CROSS JOIN LATERAL pgwork.complete('$ui_q', c.ids[101:], c.tokens[101:]);
+                  CROSS JOIN LATERAL pgwork.complete('$ui_q', c.ids[3:], c.tokens[3:]);
                 COMMIT;
             END LOOP; END \$\$"
     done

@@ -65,7 +65,7 @@ static void dead_row(req *r, const PGresult *res, int row)
 void page_dead_errors(req *r, const char *queue)
 {
     static const char sql[] = "SELECT queue, kind, error, n, " UI_US("first_at") ", " UI_US(
-        "last_at") ", last_id FROM dead_errors($1, 10000) LIMIT 200";
+        "last_at") ", last_id FROM dead_errors($1, 1000) LIMIT 200";
     PGresult *res = db_ask(r->d, sql, 1, &queue);
     html(&r->out, "<section aria-labelledby=\"dead\"><h2 id=\"dead\">Dead letters by error</h2>\n");
     if (page_got(r, res)) {
@@ -76,7 +76,7 @@ void page_dead_errors(req *r, const char *queue)
                                     : "Jobs>|Queue|Kind|Error|First|Last|Newest");
         for (int row = 0; row < rows; row++) dead_row(r, res, row);
         if (rows) html_table_end(&r->out);
-        html(&r->out, rows ? "<p class=\"note\">Of the newest 10,000 of each queue. Numbers in "
+        html(&r->out, rows ? "<p class=\"note\">Of the newest 1,000 of each queue. Numbers in "
                              "errors are shown as #.</p>"
                            : "<p class=\"empty\">There are no dead letters.</p>");
     }

@@ -183,6 +183,10 @@ void test_overdue_names_expired_leases_and_delayed_jobs_that_no_reaper_moves(voi
                                          "WHERE queue = 'q'"));
     TEST_ASSERT_EQUAL_STRING("1 1", kit_text(b, "SELECT expired || ' ' || due FROM "
                                                 "pgwork.overdue(1) WHERE queue = 'q'"));
+    TEST_ASSERT_EQUAL_STRING(
+        "true true", kit_text(b, "SELECT (expired_since < now() - interval '50 s') || ' ' || "
+                                 "(due_since < now() - interval '50 s') FROM pgwork.overdue() "
+                                 "WHERE queue = 'q'"));
     kit_refused(a, "PW001", "at_most", "SELECT * FROM pgwork.overdue(0)");
 }
 
