@@ -8,6 +8,7 @@
 
 #include "../pgwork/text.h"
 #include "ui.h"
+#include "ui_help.inc"
 #include "ui_version.inc"
 
 static const struct {
@@ -65,6 +66,7 @@ void page_end(req *r)
     html(b, "</main>\n<footer>");
     if (conn) html(b, "database <b>%s</b> as role <b>%s</b> · ", PQdb(conn), PQuser(conn));
     if (*r->user) html(b, "you are <b>%s</b> · ", r->user);
+    if (r->d) html(b, "<a href=\"%s/help\">Troubleshooting</a> · ", r->prefix);
     html(b, "%r · times are UTC · pgwork %s</footer></body></html>\n",
          page_acts(r) || (!r->d && r->u->act) ? "actions are logged" : "read only",
          PGW_VERSION_STRING);
@@ -166,6 +168,22 @@ void page_state(req *r, const char *state)
 
 /* -- the doctor ----------------------------------------------------------------------------- */
 
+void page_check_link(buf *b, const db *d, const char *check)
+{
+    char anchor[64];
+    snprintf(anchor, sizeof anchor, "%s", check);
+    for (char *at = anchor; *at; at++)
+        if (*at == ' ') *at = '-';
+    html(b, "<a href=\"%s/help#%u\">%s</a>", d->prefix, anchor, check);
+}
+
+void page_help(req *r)
+{
+    page_begin(r, "Troubleshooting", NULL);
+    for (size_t i = 0; ui_help[i]; i++) buf_puts(&r->out, ui_help[i]);
+    page_end(r);
+}
+
 static const char *const page_grades[] = {"good", "note", "bad"};
 
 static size_t page_findings_of(req *r, pgw_grade grade)
@@ -176,8 +194,9 @@ static size_t page_findings_of(req *r, pgw_grade grade)
         const finding *f = &d->findings[i];
         if (f->grade != grade) continue;
         count++;
-        html(&r->out, "<li class=\"%s\"><b>%s</b> <span class=\"what\">%s</span>",
-             page_grades[grade], f->check, f->text);
+        html(&r->out, "<li class=\"%s\"><b>", page_grades[grade]);
+        page_check_link(&r->out, d, f->check);
+        html(&r->out, "</b> <span class=\"what\">%s</span>", f->text);
         if (grade != PGW_GRADE_GOOD && *f->advice) {
             html(&r->out, "<p>");
             html_advice(&r->out, f->advice);

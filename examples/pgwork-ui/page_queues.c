@@ -252,7 +252,8 @@ static void database_finding(req *r, const db *d)
     if (first->grade == PGW_GRADE_GOOD)
         html(&r->out, " all is well");
     else
-        html(&r->out, " <b>%s</b> %s", first->check, first->text);
+        html(&r->out, " "), page_check_link(&r->out, d, first->check),
+            html(&r->out, ": %s", first->text);
 }
 
 static void database_depth(req *r, db *d)

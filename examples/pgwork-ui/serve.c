@@ -146,7 +146,7 @@ static const struct {
     {"/jobs", page_jobs},           {"/job", page_job},           {"/dead", page_dead},
     {"/schedules", page_schedules}, {"/schedule", page_schedule}, {"/workers", page_workers},
     {"/locks", page_locks},         {"/tables", page_tables},     {"/log", page_log},
-    {"/confirm", act_confirm},      {"/metrics", serve_metrics}};
+    {"/confirm", act_confirm},      {"/metrics", serve_metrics},  {"/help", page_help}};
 
 static void serve_page(req *r)
 {

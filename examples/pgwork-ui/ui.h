@@ -172,6 +172,9 @@ void page_workers(req *r);
 void page_locks(req *r);
 void page_tables(req *r);
 void page_log(req *r);
+void page_help(req *r);
+/** A link to what to do about a check of the doctor. */
+void page_check_link(buf *b, const db *d, const char *check);
 void page_findings(req *r);                       /* of the doctor */
 void page_dead_errors(req *r, const char *queue); /* a table */
 

@@ -244,6 +244,9 @@ static void why_doctor(reasons *why)
         buf *b = reason(why, "note");
         html(b, "Claims may be slow: %s. ", f->text);
         html_advice(b, f->advice);
+        html(b, " See ");
+        page_check_link(b, d, f->check);
+        html(b, ".");
         reason_end(why);
     }
 }

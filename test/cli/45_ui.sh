@@ -61,7 +61,7 @@ pgwork -q cron add nightly '0 2 * * *' -Q mail --tz Europe/Berlin >/dev/null
 # -- a viewer ----
 PGWORK_DSN=$viewer start viewer
 for path in / /queues '/queue?name=mail' "/queue?name=$(enc "$odd")" /jobs '/jobs?queue=mail&state=ready' '/jobs?tag=x' "/job?id=$evil" "/job?id=$dead&queue=mail" \
-    /dead '/dead?queue=mail' /schedules '/schedule?name=nightly' /workers /locks /tables /log /static/ui.css /static/ui.js /static/icon.svg; do
+    /dead '/dead?queue=mail' /schedules '/schedule?name=nightly' /workers /locks /tables /log /help /static/ui.css /static/ui.js /static/icon.svg; do
     is "200 $path" "$(status "$path")" 200
     is 'without an error on it' "$(grep -c 'role="alert"' "$tmp/out")" 0
     is 'with nothing raw of the database' "$(grep -c -F -e '<script>alert' -e '<img src=x' -e '<b id=x' -e '<i>' -e "$rtl" "$tmp/out")" 0
@@ -82,6 +82,19 @@ page_shows 'a queue is found by a part of its name' '/queues?part=AI' 'queue?nam
 page_shows 'dead letters are grouped by error, with numbers masked' /dead '&lt;img src=x onerror=alert(#)&gt; #'
 page_shows 'the next times of a schedule are in its zone' '/schedule?name=nightly' ' 02:00:00 +0'
 page_shows 'holders of permits' /locks '&lt;i&gt;seat'
+
+# -- what to do about a finding ----
+status /help >/dev/null
+is 'each section of the page of troubleshooting is there, with its anchor' "$(sed -n 's/^<h2 id="\(.*\)">\(.*\)<\/h2>$/\1 \2/p' "$tmp/out")" \
+    "$(sed -n 's/^## //p' "$top/doc/troubleshooting.md" | while read -r name; do echo "$(echo "$name" | tr ' ' -) $name"; done)"
+is 'and its own links lead somewhere' "$(grep -o 'href="#[^"]*"' "$tmp/out" | sed 's/.*#\(.*\)"/\1/' | sort -u | while read -r id; do grep -q " id=\"$id\"" "$tmp/out" || echo "$id"; done)" ''
+cp "$tmp/out" "$tmp/help"
+status / >/dev/null
+grep -o 'href="/help#[^"]*"' "$tmp/out" | sed 's/.*#\(.*\)"/\1/' | sort -u >"$tmp/anchors"
+is 'each finding has a link' "$(grep -c '<li class="[a-z]*"><b><a href="/help#' "$tmp/out")" "$(grep -c '<li class="[a-z]*"><b>' "$tmp/out")"
+yes 'of many checks' test "$(wc -l <"$tmp/anchors")" -gt 12
+is 'to a section that is there' "$(while read -r id; do grep -q "<h2 id=\"$id\"" "$tmp/help" || echo "$id"; done <"$tmp/anchors")" ''
+code 'every check that the doctor has, has its section' 0 sh "$top/test/lint/findings.sh"
 
 # -- metrics and health ----
 is 'metrics' "$(status /metrics) $(grep -c '^pgwork_up 1$' "$tmp/out") $(grep -c '^pgwork_queue_jobs{queue="mail",state="dead"} 1$' "$tmp/out")" '200 1 1'
