@@ -132,7 +132,7 @@ static void jobs_rows(req *r, const PGresult *res)
     html_table_end(&r->out);
     if (shown == 0)
         html(&r->out, "<p class=\"empty\">%s</p>",
-             rows ? "No match among these 20,000 jobs." : "There are no such jobs.");
+             rows ? "No match among these 2,000 jobs." : "There are no such jobs.");
     if (shown == UI_ROWS || (rows && shown < rows)) jobs_next(r, after);
 }
 
@@ -160,10 +160,26 @@ static void jobs_actions(req *r)
 /* clang-format off */
 /* $1: behind this id; then the filters in their order */
 static const char jobs_list[] = "SELECT " JOB_COLUMNS " FROM job_list($2, $3, NULL, NULL, $1::bigint, 50) j";
+/* of a few leases among millions of ready jobs, and of a state that no job of the queue has */
+static const char jobs_leased[] = "SELECT " JOB_COLUMNS " FROM leased_list($2, $1::bigint, 50) j WHERE j.state = $3";
+static const char jobs_gates[] =
+    "SELECT " JOB_COLUMNS " FROM depth($2, 1, true) d CROSS JOIN LATERAL job_list($2, $3, NULL, NULL, $1::bigint, 50) j "
+    "WHERE CASE $3 WHEN 'gated' THEN d.gated ELSE d.delayed END > 0";
 static const char jobs_search[] =
     "SELECT " JOB_COLUMNS " FROM job_search(jsonb_strip_nulls(jsonb_build_object('queue', $2::text, 'state', $3::text, 'kind', $4::text, "
-    "'tag', $5::text, 'key', $6::text, 'group', $7::text, 'holder', $8::text, 'error', $9::text)), $1::bigint, 50, 20000) j";
+    "'tag', $5::text, 'key', $6::text, 'group', $7::text, 'holder', $8::text, 'error', $9::text)), $1::bigint, 50, 2000) j";
 /* clang-format on */
+
+/* How a list is asked for: all have the same parameters. */
+static const char *jobs_sql(const req *r, bool searches)
+{
+    const char *state = req_query(r, "state");
+    if (searches) return jobs_search;
+    if (!state) return jobs_list;
+    if (strcmp(state, "leased") == 0) return jobs_leased;
+    bool gates = strcmp(state, "gated") == 0 || strcmp(state, "delayed") == 0;
+    return gates && req_query(r, "queue") ? jobs_gates : jobs_list;
+}
 
 void page_jobs(req *r)
 {
@@ -179,8 +195,7 @@ void page_jobs(req *r)
     page_begin(r, "Jobs", "jobs");
     jobs_form(r, unfolded);
     jobs_actions(r);
-    PGresult *res = searches ? db_ask(r->d, jobs_search, 1 + FILTERS, values)
-                             : db_ask(r->d, jobs_list, 1 + INDEXED, values);
+    PGresult *res = db_ask(r->d, jobs_sql(r, searches), 1 + (searches ? FILTERS : INDEXED), values);
     if (page_got(r, res)) jobs_rows(r, res);
     PQclear(res);
     page_end(r);

@@ -19,16 +19,16 @@
     "sum(m.failed + m.dead) AS failed, coalesce(max(m.wait_p95_ms), 0) AS wait, coalesce(max(m.run_p95_ms), 0) AS run " \
     "FROM minutes m WHERE m.at > now() - interval '1 hour' AND " which " GROUP BY 1) m)"
 
-/* Queues with their doors, counts and minutes; @p which: a query on the view queues. */
-#define QUEUES(which) \
+/* Queues with their doors, counts up to @p most, and minutes; @p which: a query on the view queues. */
+#define QUEUES(most, which) \
     "SELECT q.name, d.ready, d.leased, d.delayed, d.gated, d.dead, d.oldest_ms, coalesce(h.paused, q.paused), q.draining, " \
     UI_US("h.until") ", h.reason, q.queue_limit, " MINUTES("m.queue = q.name") " FROM (" which ") q " \
-    "CROSS JOIN LATERAL depth(q.name, 1000, true) d LEFT JOIN LATERAL queue_holds(q.name) h ON true "
+    "CROSS JOIN LATERAL depth(q.name, " most ", true) d LEFT JOIN LATERAL queue_holds(q.name) h ON true "
 enum { Q_NAME, Q_READY, Q_LEASED, Q_DELAYED, Q_GATED, Q_DEAD, Q_OLDEST, Q_PAUSED, Q_DRAINING, Q_UNTIL, Q_REASON, Q_LIMIT, Q_MINUTES };
 
 /* $1: behind this name; $2: so many; $3: with this in their names */
 #define SOME_QUEUES \
-    QUEUES("SELECT * FROM queues t WHERE t.name > $1 AND strpos(lower(t.name), lower($3)) > 0 ORDER BY t.name LIMIT $2::integer")
+    QUEUES("100", "SELECT * FROM queues t WHERE t.name > $1 AND strpos(lower(t.name), lower($3)) > 0 ORDER BY t.name LIMIT $2::integer")
 /* clang-format on */
 
 static bool is_true(const PGresult *res, int row, int column)
@@ -54,7 +54,7 @@ static void queue_count(req *r, const char *queue, const char *state, int64_t n,
     if (n > 0)
         html(b, "<a class=\"%s\" href=\"%s/jobs?queue=%u&amp;state=%s\">", class, r->prefix, queue,
              state);
-    html_bounded(b, n, UI_COUNT);
+    html_bounded(b, n, UI_COUNT_SOME);
     html(b, n > 0 ? "</a></td>" : "</td>");
 }
 
@@ -263,12 +263,12 @@ static void database_depth(req *r, db *d)
                               "coalesce(sum(d.gated), 0), coalesce(sum(d.dead), 0), "
                               "coalesce(max(d.oldest_ms) FILTER (WHERE d.ready > 0), -1) "
                               "FROM (SELECT name FROM queues ORDER BY name LIMIT 100) q "
-                              "CROSS JOIN LATERAL depth(q.name, 1000, true) d";
+                              "CROSS JOIN LATERAL depth(q.name, 100, true) d";
     buf *b = &r->out;
     PGresult *res = db_ask(d, sql, 0, NULL);
     for (int i = 0; i < 5; i++) {
         html(b, "<td class=\"n\">");
-        if (res) html_bounded(b, cell_int(res, 0, i), UI_COUNT);
+        if (res) html_bounded(b, cell_int(res, 0, i), UI_COUNT_SOME);
         html(b, "</td>");
     }
     html(b, "<td class=\"n\">");
@@ -295,7 +295,7 @@ void page_databases(req *r)
         database_depth(r, d);
     }
     html_table_end(b);
-    html(b, "<p class=\"note\">Of the first 100 queues by name, up to 1,000 jobs each.</p>");
+    html(b, "<p class=\"note\">Of the first 100 queues by name, up to 100 jobs each.</p>");
     page_end(r);
 }
 
@@ -320,7 +320,7 @@ void page_queues(req *r)
             queue_rows(r, res, rows);
         else
             html(b, "<p class=\"empty\">There are no such queues.</p>");
-        html(b, "<p class=\"note\">Counts end at 1,000.</p>");
+        html(b, "<p class=\"note\">Counts end at 100. The page of a queue counts up to 1,000.</p>");
         if (PQntuples(res) > QUEUES_PAGE) {
             html(b, "<p><a rel=\"next\" href=\"%s/queues?part=%u&amp;after=%u\">Next page</a></p>",
                  r->prefix, part, cell(res, rows - 1, Q_NAME));
@@ -490,7 +490,7 @@ static void queue_show(req *r, const PGresult *res)
 
 void page_queue(req *r)
 {
-    static const char sql[] = QUEUES("SELECT * FROM queues t WHERE t.name = $1");
+    static const char sql[] = QUEUES("1000", "SELECT * FROM queues t WHERE t.name = $1");
     const char *name = req_query(r, "name"), *values[] = {name};
     if (!name) {
         page_message(r, 404, "Queue", "The address names no queue.");

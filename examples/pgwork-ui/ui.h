@@ -12,7 +12,8 @@
 #include "html.h"
 
 #define UI_STATEMENT_MS 2000  /* longest statement of a page */
-#define UI_COUNT        1000  /* counts end here */
+#define UI_COUNT        1000  /* counts of one queue end here */
+#define UI_COUNT_SOME   100   /* of each of several queues: a depth costs as much as it counts */
 #define UI_ROWS         50    /* jobs on a page */
 #define UI_SHOWN        65536 /* bytes of a payload that are shown */
 

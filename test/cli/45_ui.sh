@@ -233,7 +233,7 @@ pgwork -d "$tmp/act/two.dsn" enqueue tenant 1 2 >/dev/null
 start several -d "$tmp/dsn/one.dsn" -d "$tmp/dsn/two.dsn" -d "$tmp/dsn/late.dsn" --act --act-dsn-file "two=$tmp/act/two.dsn"
 is 'the first page has all databases' "$(status /) $(grep -c 'scope="row"' "$tmp/out")" '200 3'
 row() { tr -d '\n' <"$tmp/out" | sed 's/<tr>/\n&/g' | grep "href=\"/db/$1/\""; } # row NAME
-is 'with what the doctor says first, and their jobs' "$(row two | grep -c 'class="badge bad">bad</span> <b>[a-z ]*</b> .*<td class="n">2</td>')" 1
+is 'with what the doctor says first, and their jobs' "$(row two | grep -c 'class="badge bad">bad</span> <a href="/db/two/help#[a-z-]*">.*<td class="n">2</td>')" 1
 is 'one that is down is down, and says why' "$(row late | grep -c 'class="badge bad">down</span>.*does not exist')" 1
 for path in / /queues '/queue?name=tenant' /jobs '/jobs?queue=tenant&state=ready' /dead /schedules /workers /locks /tables /log; do
     is "200 /db/two$path" "$(status "/db/two$path") $(grep -c 'role="alert"' "$tmp/out")" '200 0'
