@@ -465,12 +465,12 @@ RETURN left(regexp_replace(regexp_replace(rtrim(error, E'\n\r '), '^.*[\n\r]', '
 
 CREATE FUNCTION pgwork._fits(f pgwork._filter, j pgwork.job) RETURNS boolean LANGUAGE sql STABLE
 RETURN coalesce((f.tag IS NULL OR f.tag = ANY (j.tags)) AND (f.key IS NULL OR f.key = j.key) AND (f."group" IS NULL OR f."group" = j.grp)
-   AND (f.holder IS NULL OR f.holder = j.holder)
+   AND (f.holder IS NULL OR f.holder = j.holder) AND (f.kind IS NULL OR f.kind = j.kind)
    AND (f.error IS NULL OR strpos(j.error, f.error) > 0 OR pgwork.error_sort(j.error) = f.error)
    AND (f.created_from IS NULL OR j.created_at >= f.created_from) AND (f.created_to IS NULL OR j.created_at < f.created_to), false);
 
 -- Jobs that fit, in the order of their ids, up to at_most. Reads at most `scan` jobs; from 10,000 on, rounded up to
--- 10,000. If there are more to read, the last row has only an id: continue with after_id => that id.
+-- 10,000, of any kind. If there are more to read, the last row has only an id: continue with after_id => that id.
 CREATE FUNCTION pgwork.job_search(filter jsonb, after_id bigint DEFAULT 0, at_most bigint DEFAULT 100, scan bigint DEFAULT 100000)
 RETURNS SETOF pgwork.job LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -480,7 +480,7 @@ BEGIN
     PERFORM pgwork._check_range('at_most', at_most, 1, 100000), pgwork._check_range('scan', scan, 1, 10000000);
     <<pages>> LOOP
         n := 0;
-        FOR j IN SELECT * FROM pgwork.job_list(f.queue, f.state, f.kind, NULL, last, page) LOOP
+        FOR j IN SELECT * FROM pgwork.job_list(f.queue, f.state, NULL, NULL, last, page) LOOP
             n := n + 1; last := j.id;
             CONTINUE WHEN NOT pgwork._fits(f, j);
             RETURN NEXT j; got := got + 1;
