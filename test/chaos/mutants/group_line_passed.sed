@@ -4,4 +4,4 @@
 # faults: -
 # pace: 4
 # seconds: 60
-s/OR d.place = (SELECT h.place/OR true OR d.place = (SELECT h.place/
+s/WHEN 1 THEN 1 ELSE g.places + 10/WHEN 0 THEN 1 ELSE g.places + 10/
