@@ -223,12 +223,16 @@ BEGIN
             SELECT least(g.low, min(e.place)) AS start FROM (
                 SELECT e.place FROM pgwork.gate_event e WHERE e.key = pgwork._gate_lock(_hand_on.queue, g.gate)
                    AND e.id > q.floor ORDER BY e.id OFFSET 0) e) e
-         CROSS JOIN LATERAL ( -- with limit 1 only the first job: a strict line
+         CROSS JOIN LATERAL (
+            SELECT coalesce(r.group_limit, CASE g.gate WHEN '' THEN q.queue_limit ELSE q.group_limit END) = 1 AS strict
+            OFFSET 0) l
+         CROSS JOIN LATERAL ( -- strict: only the first job. Otherwise not those that others hand on now
             SELECT d.ctid AS at FROM pgwork.delayed_job d WHERE d.ctid = ANY (ARRAY(
                 SELECT w.ctid FROM pgwork.delayed_job w
-                 WHERE w.queue = _hand_on.queue AND w.gate = g.gate AND w.place > e.start ORDER BY w.place
-                 LIMIT CASE coalesce(r.group_limit, CASE g.gate WHEN '' THEN q.queue_limit ELSE q.group_limit END)
-                       WHEN 1 THEN 1 ELSE g.places + 10 END)) AND d.gate = g.gate
+                 WHERE w.queue = _hand_on.queue AND w.gate = g.gate AND w.place > e.start
+                   AND (w.xmax = '0' OR l.strict OR w.xmax <> ALL (ARRAY(
+                        SELECT x::xid FROM pg_snapshot_xip(pg_current_snapshot()) x)))
+                 ORDER BY w.place LIMIT CASE WHEN l.strict THEN 1 ELSE g.places + 10 END)) AND d.gate = g.gate
              ORDER BY d.place LIMIT g.places FOR UPDATE SKIP LOCKED) d
          WHERE g.terms = q.group_terms AND g.handed <= 100 AND (g.gate = '' OR q.gated IS NULL)
            AND (CASE g.gate WHEN '' THEN q.rate ELSE coalesce(r.rate, q.group_rate) END).n > 0 IS NOT TRUE

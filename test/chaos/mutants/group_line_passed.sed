@@ -4,4 +4,4 @@
 # faults: -
 # pace: 4
 # seconds: 60
-s/WHEN 1 THEN 1 ELSE g.places + 10/WHEN 0 THEN 1 ELSE g.places + 10/
+s/ = 1 AS strict/ = 0 AS strict/
