@@ -1,6 +1,7 @@
 /* Queues that share a semaphore: no more of their jobs are leased than it has permits, whatever
  * dies, and none of the queues and sessions that want a permit is passed over for ever. */
 #include "unity.h"
+#include "pgw_all.h"
 #include "itpgw.h"
 #include "pgtemp.h"
 #include "sqlkit.h"
@@ -259,6 +260,40 @@ void test_holders_are_named_by_queue_and_job(void)
     TEST_ASSERT_EQUAL_STRING(text, kit_text(a, "SELECT format('%%s %%s %%s', permits, holder, "
                                                "until IS NULL AND taken_at IS NOT NULL) FROM "
                                                "pgwork.sema_holders('s')"));
+}
+
+static int show_queue(const pgw_queue_info *q, void *arg)
+{
+    snprintf(arg, 100, "%s %s", q->name, q->semaphore ? q->semaphore : "-");
+    return strcmp(q->name, "q") == 0;
+}
+
+static int show_grant(const pgw_sema_grant *g, void *arg)
+{
+    snprintf(arg, 100, "%d %d", g->until_us == PGW_NONE,
+             strstr(g->holder, "of queue \"q\"") != NULL);
+    return 1;
+}
+
+void test_a_semaphore_is_given_to_a_queue_in_c(void)
+{
+    char text[100] = "";
+    pgw *h = it_open_bare();
+
+    ASSERT_ST(PGW_OK, pgw_sema_create(h, "s", 1), h);
+    ASSERT_ST(PGW_OK, pgw_queue_semaphore(h, "q", "s"), h);
+    ASSERT_ST(PGW_OK, pgw_queues_each(h, NULL, show_queue, text), h);
+    TEST_ASSERT_EQUAL_STRING("q s", text);
+    fill("q", 1);
+    claim(a, "q", 1, jobs);
+    ASSERT_ST(PGW_OK, pgw_sema_grants_each(h, "s", show_grant, text), h);
+    TEST_ASSERT_EQUAL_STRING("1 1", text);
+    ASSERT_ST(PGW_ELOCKED, pgw_sema_drop(h, "s", true), h);
+    ASSERT_ST(PGW_ENOTFOUND, pgw_queue_semaphore(h, "q", "nosuch"), h);
+    ASSERT_ST(PGW_OK, pgw_queue_semaphore(h, "q", NULL), h);
+    ASSERT_ST(PGW_OK, pgw_queues_each(h, NULL, show_queue, text), h);
+    TEST_ASSERT_EQUAL_STRING("q -", text);
+    pgw_close(h);
 }
 
 void test_names_are_checked(void)
