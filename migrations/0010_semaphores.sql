@@ -90,17 +90,24 @@ BEGIN
     END IF;
 END $$;
 
+-- Whether the job that has a permit is still admitted.
+CREATE FUNCTION pgwork._is_admitted(p pgwork.permit) RETURNS boolean
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+BEGIN
+    RETURN EXISTS (SELECT FROM pgwork.admitted_job a
+                    WHERE a.queue = p.queue AND a.id = p.job AND a.gate = '' AND a.seq = p.seq);
+END $$;
+
 -- The numbers of grants whose sessions have ended, or whose jobs have finished. They are final, and
 -- numbers are not reused: a permit that another session takes meanwhile has a new number.
 CREATE FUNCTION pgwork._grants_dead(semaphore integer) RETURNS bigint[]
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     RETURN ARRAY(SELECT p.number FROM pgwork.permit p
                   WHERE p.semaphore = _grants_dead.semaphore AND p.nonce IS NOT NULL
-                    AND CASE WHEN p.seq IS NULL THEN p.session IS NOT NULL AND pgwork._grant_key(p.number) NOT IN (
-                                 SELECT a.key FROM pgwork._advisory() a WHERE a.granted)
-                             ELSE NOT EXISTS (SELECT FROM pgwork.admitted_job a WHERE a.queue = p.queue AND a.id = p.job
-                                                 AND a.gate = '' AND a.seq = p.seq) END);
+                    AND CASE WHEN p.seq IS NOT NULL THEN NOT pgwork._is_admitted(p)
+                             WHEN p.session IS NOT NULL THEN pgwork._grant_key(p.number) NOT IN (
+                                 SELECT a.key FROM pgwork._advisory() a WHERE a.granted) END);
 END $$;
 
 -- Frees permits of sessions that have ended. The caller has shut the gate, so no session takes one meanwhile.
@@ -631,20 +638,22 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT s.name, s.permits,
            (SELECT count(*)::integer FROM pgwork.permit p
              WHERE p.semaphore = s.id AND p.nonce IS NOT NULL AND p.until > clock_timestamp()
-               AND p.number <> ALL (g.dead)),
+               AND (p.session IS NULL OR pgwork._grant_key(p.number) IN (SELECT a.key FROM a WHERE a.granted))
+               AND (p.seq IS NULL OR pgwork._is_admitted(p))),
            (SELECT count(*)::integer FROM a WHERE a.key = pgwork._turn_key(s.name) AND NOT a.shared)
-      FROM pgwork.semaphore s CROSS JOIN LATERAL (SELECT pgwork._grants_dead(s.id) AS dead OFFSET 0) g
-     WHERE ($1 IS NULL OR s.name = $1) AND pgwork._knows_holders()
+      FROM pgwork.semaphore s WHERE ($1 IS NULL OR s.name = $1) AND pgwork._knows_holders()
      ORDER BY s.name
 $$;
 
 CREATE FUNCTION pgwork.sema_holders(name text) RETURNS TABLE (number bigint, permits integer, holder text, taken_at timestamptz, until timestamptz,
     pid integer)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    WITH a AS MATERIALIZED (SELECT * FROM pgwork._advisory())
     SELECT p.number, count(*)::integer, min(p.holder), min(p.taken_at), nullif(min(p.until), 'infinity'), min(p.session)
-      FROM (SELECT s.id, pgwork._grants_dead(s.id) AS dead FROM pgwork.semaphore s WHERE s.name = $1 OFFSET 0) g
-      JOIN pgwork.permit p ON p.semaphore = g.id
-     WHERE p.nonce IS NOT NULL AND p.until > clock_timestamp() AND p.number <> ALL (g.dead) AND pgwork._knows_holders()
+      FROM pgwork.permit p
+     WHERE p.semaphore = (SELECT s.id FROM pgwork.semaphore s WHERE s.name = $1) AND p.nonce IS NOT NULL AND p.until > clock_timestamp()
+       AND (p.session IS NULL OR pgwork._grant_key(p.number) IN (SELECT a.key FROM a WHERE a.granted)) AND pgwork._knows_holders()
+       AND (p.seq IS NULL OR pgwork._is_admitted(p))
      GROUP BY p.number ORDER BY min(p.taken_at), p.number
 $$;
 

@@ -333,7 +333,8 @@ BEGIN
                               ORDER BY p.version DESC LIMIT 1) p ON true
          CROSS JOIN LATERAL (
                SELECT o.gate, c.* FROM (SELECT coalesce((p.was).gate, (
-                          SELECT e.gate FROM pgwork.gate_event e WHERE e.key = k ORDER BY e.id DESC LIMIT 1)) AS gate) o
+                          SELECT e.gate FROM pgwork.gate_event e WHERE e.key = k ORDER BY e.id DESC LIMIT 1),
+                          CASE k WHEN pgwork._gate_lock(q.id, '') THEN '' END) AS gate) o -- its events may be gone
                  LEFT JOIN pgwork.group_rule r ON r.queue = q.id AND r.grp = o.gate
                 CROSS JOIN LATERAL (
                       SELECT (CASE o.gate WHEN '' THEN q.rate ELSE coalesce(r.rate, q.group_rate) END).*) c OFFSET 0) g
