@@ -496,7 +496,7 @@ BEGIN
             SELECT p.short_since, p.short_at FROM pgwork.gate_rate p WHERE p.key = pgwork._gate_lock(t.id, '')
              ORDER BY p.version DESC LIMIT 1) p
       WHERE (t.rate).semaphore = _permit_line.semaphore AND NOT t.paused AND p.short_since IS NOT NULL
-        AND p.short_at > pgwork._now_ns() - 1000000000;
+        AND abs(p.short_at - pgwork._now_ns()) < 1000000000; -- also if the clock was set back
 END $$;
 
 -- Lets the first of them look now: a permit may be free.

@@ -198,8 +198,7 @@ PGW_API pgw_status pgw_queue_drop(pgw *h, const char *queue, bool force);
 
 typedef struct pgw_depth {
     size_t struct_size;
-    int64_t ready, leased, delayed, gated, dead,
-        done;          /* gated: wait for a limit, a permit or a rate */
+    int64_t ready, leased, delayed, gated, dead, done; /* gated: wait for a limit or a rate */
     int64_t oldest_ms; /* how long the oldest ready job has waited (see below); 0: none */
 } pgw_depth;
 #define PGW_DEPTH_INIT                         \

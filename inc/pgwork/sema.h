@@ -209,10 +209,9 @@ PGW_API pgw_status pgw_semas_each(pgw *h, int (*fn)(const pgw_sema_info *info, v
 
 typedef struct pgw_sema_grant {
     size_t struct_size;
-    uint64_t number;    /* of its token; the nonce is the holder's secret */
-    const char *holder; /* of a job: its id and its queue */
-    int64_t taken_us,
-        until_us; /* server's clock; until_us PGW_NONE: a job has it while it is leased */
+    uint64_t number;            /* of its token; the nonce is the holder's secret */
+    const char *holder;         /* of a job: its id and its queue */
+    int64_t taken_us, until_us; /* server's clock; until_us PGW_NONE: until its job ends */
     int permits;
     int pid; /* of the session with which they end; PGW_NONE: they end only by time */
 } pgw_sema_grant;
