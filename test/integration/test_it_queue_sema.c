@@ -473,3 +473,70 @@ void test_a_crowd_over_two_queues_never_has_more_permits_than_there_are(void)
     TEST_ASSERT_EQUAL_STRING("0 0 0 0 0", kit_places(a, "q"));
     TEST_ASSERT_EQUAL_STRING("0 0 0 0 0", kit_places(a, "r"));
 }
+
+/* Ends all leases, and sees whether each leased job has a permit, in one snapshot. */
+static void reap(PGconn *conn)
+{
+    tick(conn);
+    if (kit_number(
+            conn,
+            "SELECT count(*) FROM pgwork.sema_list('s') l WHERE l.taken > l.permits OR l.taken < "
+            "(SELECT count(*) FROM pgwork.job WHERE state = 'leased')") > 0)
+        atomic_fetch_add(&most, 1);
+    kit_expire(conn, "q");
+    kit_expire(conn, "r");
+    kit_do(conn, "SELECT * FROM pgwork.reap()");
+    kit_sleep_ms(50);
+}
+
+static void die(PGconn *conn, int i, void *ctx)
+{
+    const long long end = kit_ms() + 4 * DEADLINE_MS;
+    struct took job;
+
+    (void)ctx;
+    kit_together();
+    for (int n = i; atomic_load(&done) < 4 * EACH && kit_ms() < end; n++) {
+        if (i == 0) {
+            reap(conn);
+        } else if (n % 7 == 0) { /* a claim that never was */
+            kit_do(conn, "BEGIN");
+            kit_claim(conn, n % 2 ? "q" : "r", 1, &job);
+            kit_do(conn, "ROLLBACK");
+        } else if (kit_claim(conn, i % 2 ? "q" : "r", 1, &job) == 0) {
+            kit_sleep_ms(10);
+        } else if (n % 3 > 0 &&
+                   strcmp(kit_say(conn, "complete", &job, ""), "ok") == 0) { /* or it dies */
+            atomic_fetch_add(&done, 1);
+        }
+    }
+}
+
+static void crowd_that_dies(void)
+{
+    fill("q", 2 * EACH);
+    fill("r", 2 * EACH);
+    most = done = 0;
+    kit_race(RACERS, die, NULL);
+    TEST_ASSERT_EQUAL_INT(4 * EACH, done);
+}
+
+void test_each_leased_job_has_a_permit_whoever_dies(void)
+{
+    static const char *const mutants[][3] = {
+        {"_open_gates", "THEN cardinality(permits) END", "THEN 10 END"},
+        {"_is_admitted", "RETURN EXISTS", "RETURN random() < 0.9 AND EXISTS"},
+    };
+
+    share(3);
+    kit_do(a, "SELECT pgwork.queue_set(q, max_attempts => -1) FROM unnest('{q,r}'::text[]) q");
+    crowd_that_dies();
+    TEST_ASSERT_EQUAL_INT_MESSAGE(0, most, "leased jobs without permits");
+    TEST_ASSERT_EQUAL_INT(0, taken());
+    for (size_t i = 0; i < sizeof(mutants) / sizeof(mutants[0]); i++) { /* the check sees them */
+        kit_mutate(a, mutants[i][0], mutants[i][1], mutants[i][2]);
+        crowd_that_dies();
+        TEST_ASSERT_TRUE_MESSAGE(most > 0, mutants[i][2]);
+        kit_restore();
+    }
+}
