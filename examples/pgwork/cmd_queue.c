@@ -44,9 +44,9 @@ static int queue_each(const pgw_queue_info *q, void *arg)
             out_json(&o, "limit", NULL);
         else
             out_int(&o, "limit", q->limit);
-        out_text(&o, "semaphore", q->semaphore);
         out_rate(&o, q->rate);
         out_time(&o, "next_at", q->next_us);
+        out_text(&o, "semaphore", q->semaphore);
         queue_out_depth(&o, q->depth);
         out_int(&o, "lease_ms", q->opts->lease_ms);
         out_int(&o, "max_attempts", q->opts->max_attempts);
