@@ -145,7 +145,11 @@ UI_CLI := cli metrics opts out sd signals term text
 $(B)/pgwork-ui: $(UI_OBJ) $(UI_CLI:%=$(B)/obj/examples/pgwork/%.o) $(STATIC)
 	$(LINK) -pie -o $@ $^ $(MHD_LIBS) $(PQ_LIBS)
 $(UI_OBJ): PQ_CFLAGS += -I$(G) $(MHD_CFLAGS)
-$(UI_OBJ): $(G)/ui_assets.inc
+$(UI_OBJ): $(G)/ui_assets.inc $(G)/ui_help.inc
+
+$(G)/ui_help.inc: examples/pgwork-ui/help.awk doc/troubleshooting.md
+	@mkdir -p $(@D)
+	@LC_ALL=C awk -f examples/pgwork-ui/help.awk doc/troubleshooting.md > $@
 
 UI_FILES := $(sort $(wildcard examples/pgwork-ui/static/*))
 $(G)/ui_assets.inc: examples/pgwork-ui/assets.awk $(UI_FILES)
@@ -333,6 +337,7 @@ lint-length:
 	@LC_ALL=C awk -f test/lint/length.awk $(wildcard test/*/*.[ch])
 # phrases that readers had to read twice, in pages, messages and comments of the schema; links of pages that lead nowhere
 lint-words:
+	@sh test/lint/findings.sh
 	@LC_ALL=C.UTF-8 awk -v allow=test/lint/words.allow -f test/lint/words.awk README.md CONTRIBUTING.md SECURITY.md bench/README.md $(wildcard test/*/README.md examples/*/README.md) \
 	  $(wildcard doc/*.md doc/howto/*.md doc/man/*.[157]) $(HEADERS) inc/pgwork.hpp $(wildcard migrations/*.sql) $(SRC) $(EX_SRC) $(CLI_SRC) $(UI_SRC)
 	@LC_ALL=C awk -f test/lint/links.awk $(wildcard *.md bench/*.md doc/*.md doc/*/*.md test/*/*.md examples/*/*.md)

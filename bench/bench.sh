@@ -31,7 +31,7 @@ while [ $# -gt 0 ]; do
     esac
     shift
 done
-[ -n "$questions" ] || questions='claim steady enqueue peers wal payload pin backlog reap worker client pickup pooler groups queues' # its 10,000 queues last
+[ -n "$questions" ] || questions='claim steady enqueue peers wal payload pin backlog reap worker client pickup pooler groups ui queues' # its 10,000 queues last
 export PATH here top out clients batches pins seconds rounds rounds_asked steady_seconds pin_seconds backlog quick smoke look
 mkdir -p "$out"
 # A checkout of the first engine (commit a915381), built, to be measured beside this one. The programs here are linked with its library.

@@ -6,7 +6,8 @@ here=$(cd "$(dirname "$0")" && pwd)
 out="$(dirname "$here")/build/results/smoke"
 sh "$here/bench.sh" --smoke
 
-for question in claim steady enqueue peers wal payload pin backlog groups queues reap worker client pickup $(if command -v pgbouncer >/dev/null; then echo pooler; fi); do
+for question in claim steady enqueue peers wal payload pin backlog groups queues reap worker client pickup $(if command -v pgbouncer >/dev/null; then echo pooler; fi) \
+    $(if command -v pgwork-ui >/dev/null && command -v curl >/dev/null && [ -r "${WITH_PG_DIR:-}/log" ]; then echo ui; fi); do
     grep -q "^$question	" "$out/results.tsv" || { echo "smoke: no answer to $question"; exit 1; }
 done
 # A target finds its figure by words: who changes these in a question only would have it measured no longer. Those that a smoke run cannot

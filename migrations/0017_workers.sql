@@ -219,23 +219,57 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 $$;
 
 -- Per queue, jobs that a running reaper would have moved: those whose lease ended, and delayed jobs whose time came, at
--- least two seconds ago. Reads at most at_most rows of each lane and of the delayed jobs.
-CREATE FUNCTION pgwork.overdue(at_most bigint DEFAULT 1000) RETURNS TABLE (queue text, expired bigint, due bigint)
+-- least two seconds ago; and since when the oldest ones. Reads at most at_most rows of each lane and of the delayed jobs.
+CREATE FUNCTION pgwork.overdue(at_most bigint DEFAULT 1000)
+RETURNS TABLE (queue text, expired bigint, due bigint, expired_since timestamptz, due_since timestamptz)
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
 DECLARE before CONSTANT timestamptz := pgwork._now() - interval '2 s';
 BEGIN
     PERFORM pgwork._check_range('at_most', at_most, 1, 100000);
-    RETURN QUERY SELECT q.name, e.n, d.n FROM pgwork._used_queues(NULL) q
-     CROSS JOIN LATERAL (SELECT coalesce(sum(j.n), 0)::bigint AS n
+    RETURN QUERY SELECT q.name, e.n, d.n, e.since, d.since FROM pgwork._used_queues(NULL) q
+     CROSS JOIN LATERAL (SELECT coalesce(sum(j.n), 0)::bigint AS n, min(j.lease_until) AS since
                            FROM unnest((pgwork._mark(q.id)).floors) WITH ORDINALITY f (floor, i)
                           CROSS JOIN LATERAL (SELECT j.n, j.token, j.lease_until FROM pgwork.live_job j
                                                WHERE j.queue = q.id AND j.lane = (f.i - 1)::smallint AND j.pos > f.floor
                                                ORDER BY j.pos LIMIT at_most) j
                           WHERE j.token IS NOT NULL AND j.lease_until < before) e
-     CROSS JOIN LATERAL (SELECT count(*) AS n FROM (SELECT FROM pgwork.delayed_job j WHERE j.queue = q.id AND j.run_at < before
-                                                     LIMIT at_most) j) d
+     CROSS JOIN LATERAL (SELECT count(*) AS n, min(j.run_at) AS since
+                           FROM (SELECT j.run_at FROM pgwork.delayed_job j WHERE j.queue = q.id AND j.run_at < before
+                                  ORDER BY j.run_at LIMIT at_most) j) d
      ORDER BY 1;
+END $$;
+
+-- Leased jobs in the order of their ids. Claims take positions in order, so leased rows lie before ready rows: it reads
+-- a lane until a thousand rows above the mark have no lease. job_list() reads all that is ready to find few leases. It
+-- shows no payloads.
+CREATE FUNCTION pgwork.leased_list(queue text DEFAULT NULL, after_id bigint DEFAULT 0, at_most bigint DEFAULT 100)
+RETURNS SETOF pgwork.job LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
+DECLARE its_queue integer; m pgwork.mark; after bigint; chunk record; leased tid[] := '{}';
+BEGIN
+    PERFORM pgwork._check_range('at_most', at_most, 1, 100000);
+    FOR its_queue IN SELECT q.id FROM pgwork._used_queues(leased_list.queue) q LOOP
+        m := pgwork._mark(its_queue);
+        FOR its_lane IN 0 .. 19 LOOP
+            after := m.floors[its_lane + 1];
+            LOOP
+                SELECT count(*) AS n, max(s.pos) AS last, array_agg(s.at) FILTER (WHERE s.token IS NOT NULL) AS leased INTO chunk
+                  FROM (SELECT j.ctid AS at, j.pos, j.token FROM pgwork.live_job j
+                         WHERE j.queue = its_queue AND j.lane = its_lane::smallint AND j.pos > after ORDER BY j.pos LIMIT 1000) s;
+                leased := leased || chunk.leased;
+                EXIT WHEN chunk.n < 1000 OR chunk.leased IS NULL AND chunk.last > m.marks[its_lane + 1];
+                after := chunk.last - 1; -- rows that extend() has split share a position
+            END LOOP;
+        END LOOP;
+    END LOOP;
+    RETURN QUERY SELECT q.name, j.id, j.state, j.kind, j.priority, j.attempt, coalesce(j.max_attempts, q.max_attempts),
+           j.holder, j.lease_until, j.run_at, j.created_at, j.finished_at, j.error, j.key, j.tags, NULL::jsonb,
+           j.body_bytes, j.output, j.grp, j.expires_at, NULL::jsonb, true, NULL::jsonb
+      FROM (SELECT DISTINCT u.at FROM unnest(leased) u (at)) l
+     CROSS JOIN LATERAL (SELECT * FROM pgwork._live_job k WHERE k.at = l.at OFFSET 0) j
+      JOIN pgwork.queue q ON q.id = j.queue
+     WHERE j.id > after_id ORDER BY j.id LIMIT at_most;
 END $$;
 
 -- The number of jobs to work on, for autoscalers: ready, leased, and delayed ones that are due within within_ms, counted
@@ -263,7 +297,8 @@ COMMENT ON FUNCTION pgwork.worker_report(text, text[], bigint[], integer[], bigi
     IS 'Stores the report of a worker: how many jobs it runs, and its counts since the last report. Called by the worker runtime.';
 COMMENT ON FUNCTION pgwork.queue_counts(text) IS 'What the workers of a queue, or of each queue, have done since the beginning, and how many of them report now. The counts never decrease.';
 COMMENT ON FUNCTION pgwork.worker_list(text) IS 'Workers that have reported within 30 s, a row for each of their queues, and their jobs that have run for at least a second.';
-COMMENT ON FUNCTION pgwork.overdue(bigint) IS 'By queue, jobs whose lease ended and delayed jobs whose time came, at least two seconds ago. Reads at most at_most rows of a lane.';
+COMMENT ON FUNCTION pgwork.overdue(bigint) IS 'By queue, jobs whose lease ended and delayed jobs whose time came, at least two seconds ago, and since when the oldest ones. Reads at most at_most rows of a lane.';
+COMMENT ON FUNCTION pgwork.leased_list(text, bigint, bigint) IS 'Leased jobs in the order of their ids. Its cost depends on the leases, not on the jobs that are ready.';
 COMMENT ON FUNCTION pgwork.demand(text, bigint, bigint) IS 'The number of ready jobs, leased jobs, and delayed jobs due within within_ms, up to at_most, for autoscalers. 0: no such queue.';
 COMMENT ON VIEW pgwork.workers IS 'Workers that have reported within 30 s, a row for each of their queues.';
 COMMENT ON VIEW pgwork.minutes IS 'What happened in each queue by minute, for a week; minutes without a change have no row.';
@@ -430,29 +465,29 @@ RETURN left(regexp_replace(regexp_replace(rtrim(error, E'\n\r '), '^.*[\n\r]', '
 
 CREATE FUNCTION pgwork._fits(f pgwork._filter, j pgwork.job) RETURNS boolean LANGUAGE sql STABLE
 RETURN coalesce((f.tag IS NULL OR f.tag = ANY (j.tags)) AND (f.key IS NULL OR f.key = j.key) AND (f."group" IS NULL OR f."group" = j.grp)
-   AND (f.holder IS NULL OR f.holder = j.holder)
+   AND (f.holder IS NULL OR f.holder = j.holder) AND (f.kind IS NULL OR f.kind = j.kind)
    AND (f.error IS NULL OR strpos(j.error, f.error) > 0 OR pgwork.error_sort(j.error) = f.error)
    AND (f.created_from IS NULL OR j.created_at >= f.created_from) AND (f.created_to IS NULL OR j.created_at < f.created_to), false);
 
--- Jobs that fit, in the order of their ids, up to at_most. Reads at most `scan` jobs, rounded up to 10,000. If there are
--- more to read, the last row has only an id: continue with after_id => that id.
+-- Jobs that fit, in the order of their ids, up to at_most. Reads at most `scan` jobs; from 10,000 on, rounded up to
+-- 10,000, of any kind. If there are more to read, the last row has only an id: continue with after_id => that id.
 CREATE FUNCTION pgwork.job_search(filter jsonb, after_id bigint DEFAULT 0, at_most bigint DEFAULT 100, scan bigint DEFAULT 100000)
 RETURNS SETOF pgwork.job LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     f CONSTANT pgwork._filter := pgwork._read_filter(filter);
-    j pgwork.job; last bigint := greatest(after_id, 0); got bigint := 0; n bigint; scanned bigint := 0;
+    j pgwork.job; last bigint := greatest(after_id, 0); got bigint := 0; n bigint; scanned bigint := 0; page CONSTANT bigint := least(scan, 10000);
 BEGIN
     PERFORM pgwork._check_range('at_most', at_most, 1, 100000), pgwork._check_range('scan', scan, 1, 10000000);
     <<pages>> LOOP
         n := 0;
-        FOR j IN SELECT * FROM pgwork.job_list(f.queue, f.state, f.kind, NULL, last, 10000) LOOP
+        FOR j IN SELECT * FROM pgwork.job_list(f.queue, f.state, NULL, NULL, last, page) LOOP
             n := n + 1; last := j.id;
             CONTINUE WHEN NOT pgwork._fits(f, j);
             RETURN NEXT j; got := got + 1;
             EXIT pages WHEN got >= at_most;
         END LOOP;
         scanned := scanned + n;
-        IF n < 10000 THEN RETURN; END IF;
+        IF n < page THEN RETURN; END IF;
         EXIT WHEN scanned >= scan;
     END LOOP;
     j := NULL; j.id := last;

@@ -185,10 +185,10 @@ static bool act_begin(act *a, req *r, const fields *from)
                      "This action is unknown, or the form names no queue, schedule or job.");
         return false;
     }
-    if ((a->conn = db_act(&r->u->d, r->user)) && pgw_attach(a->conn, NULL, &a->h) == PGW_OK)
+    if ((a->conn = db_act(r->d, r->user)) && pgw_attach(a->conn, NULL, &a->h) == PGW_OK)
         return true;
     page_message(r, 503, a->what->title,
-                 a->conn ? "The session of actions cannot be used." : r->u->d.error);
+                 a->conn ? "The session of actions cannot be used." : r->d->error);
     return false;
 }
 
@@ -248,7 +248,7 @@ static pgw_status act_run(act *a, char *error, size_t size)
 /* Where the outcome can be seen. */
 static void act_place(buf *to, const req *r, const act *a)
 {
-    html(to, "%s", r->u->prefix);
+    html(to, "%s", r->prefix);
     if (a->schedule)
         html(to, "/schedule?name=%u", a->schedule);
     else if (a->what->run == act_job_delete)
@@ -265,7 +265,7 @@ static void act_go(req *r, const act *a)
     if (a->what->verb)
         act_place(&to, r, a);
     else
-        html(&to, "%s/log", r->u->prefix);
+        html(&to, "%s/log", r->prefix);
     r->location = to.at;
     r->status = 303;
 }
@@ -303,7 +303,7 @@ static void confirm_fields(req *r, const act *a)
          "</dl>\n<form method=\"post\" action=\"%s/act\" class=\"confirm\"><input type=\"hidden\" "
          "name=\"token\" value=\"%s\">"
          "<input type=\"hidden\" name=\"action\" value=\"%s\">",
-         r->u->prefix, r->u->token, a->what->name);
+         r->prefix, r->u->token, a->what->name);
     for (size_t i = 0; i < ACT_NAMES; i++) {
         const char *value = act_field(a, act_names[i]);
         if (value)
@@ -320,7 +320,7 @@ void act_confirm(req *r)
 {
     act a;
     pgw_status st = PGW_OK;
-    if (!r->u->act) {
+    if (!page_acts(r)) {
         page_message(r, 403, "Read only",
                      "This dashboard was started without --act, so it changes nothing.");
         return;

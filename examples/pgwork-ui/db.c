@@ -12,7 +12,8 @@
 
 #define DB_CONNECT_S "3"
 #define DB_ACT_MS    "30000"
-#define DB_DOWN_MS   1000
+#define DB_DOWN_MS \
+    1000 /* until one that is down is asked again; more if that takes long, see db_went_down() */
 #define DB_EXAMINE_MS \
     10000 /* how old findings may be; more if they take long: a 20th of the time at most */
 
@@ -102,19 +103,38 @@ int db_prepare(db *d, const cli *c, bool act, const char *act_file)
 
 /* -- sessions ------------------------------------------------------------------------------- */
 
-/* A page asks several times: one that finds no server is not to wait for it each time. */
-static bool db_is_down(const db *d)
+/* A question begins. A page asks several: one that finds no server is not to wait for it each time.
+ */
+static bool db_is_down(db *d)
 {
-    return d->down_ms && text_tick_ms() - d->down_ms < DB_DOWN_MS;
+    d->asked_ms = text_tick_ms();
+    return d->asked_ms < d->down_ms;
+}
+
+/* To find out took some time. One that does not answer has a tenth of the time, the others the
+ * rest.
+ */
+static void db_went_down(db *d)
+{
+    int64_t now = text_tick_ms(), rest = 9 * (now - d->asked_ms);
+    d->down_ms = now + (rest > DB_DOWN_MS ? rest : DB_DOWN_MS);
+}
+
+bool db_ok(db *d, pgw_status st)
+{
+    if (st >= 0) return true;
+    snprintf(d->error, sizeof d->error, "%s", pgw_error_message(d->h));
+    if (st == PGW_ECONN) db_went_down(d);
+    return false;
 }
 
 pgw *db_handle(db *d)
 {
-    if (d->h) return d->h;
     if (db_is_down(d)) return NULL;
+    if (d->h) return d->h;
     if (pgw_open(d->conf, &d->h) != PGW_OK) {
-        d->down_ms = text_tick_ms();
         snprintf(d->error, sizeof d->error, "%s", d->h ? pgw_error_message(d->h) : "out of memory");
+        db_went_down(d);
         pgw_close(d->h);
         d->h = NULL;
         return NULL;
@@ -164,9 +184,9 @@ PGresult *db_ask(db *d, const char *sql, int n, const char *const *values)
 {
     for (int tries = 0; tries < 2; tries++) {
         bool fresh = !d->conn;
-        if (fresh && db_is_down(d)) return NULL;
+        if (db_is_down(d)) return NULL;
         if (fresh && !(d->conn = db_connect(d, d->conninfo))) {
-            d->down_ms = text_tick_ms();
+            db_went_down(d);
             return NULL;
         }
         PGresult *res = PQexecParams(d->conn, sql, n, NULL, values, NULL, NULL, 0);
@@ -228,8 +248,7 @@ bool db_examine(db *d)
     pgw_status st = pgw_doctor(d->h, db_keep_finding, d);
     int64_t took = text_tick_ms() - now;
     d->examine_ms = now + (20 * took > DB_EXAMINE_MS ? 20 * took : DB_EXAMINE_MS);
-    if (st >= 0) return true;
-    snprintf(d->error, sizeof d->error, "%s", pgw_error_message(d->h));
+    if (db_ok(d, st)) return true;
     db_forget_findings(d);
     return false;
 }
@@ -244,6 +263,7 @@ void db_close(db *d)
     free(d->conninfo);
     free(d->act_info);
     free(d->schema);
+    free(d->prefix);
 }
 
 /* -- cells ---------------------------------------------------------------------------------- */

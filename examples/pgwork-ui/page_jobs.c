@@ -45,10 +45,10 @@ static void jobs_form(req *r, bool unfolded)
 {
     buf *b = &r->out;
     html(b, "<div class=\"filters\"><form class=\"filter\" method=\"get\" action=\"%s/jobs\">",
-         r->u->prefix);
+         r->prefix);
     for (size_t i = 0; i < FILTERS; i++) {
         if (i == SHOWN) {
-            html(b, "<button>Filter</button> <a href=\"%s/jobs\">Clear</a>", r->u->prefix);
+            html(b, "<button>Filter</button> <a href=\"%s/jobs\">Clear</a>", r->prefix);
             html(b, "<details id=\"more\"%r><summary>More</summary><div class=\"filter\">",
                  unfolded ? " open" : "");
         }
@@ -58,14 +58,14 @@ static void jobs_form(req *r, bool unfolded)
             jobs_field(r, filters[i].name, filters[i].label);
     }
     html(b, "</div></details></form>\n<form class=\"filter\" method=\"get\" action=\"%s/job\">",
-         r->u->prefix);
+         r->prefix);
     html(b, "<label>Job id <input name=\"id\" inputmode=\"numeric\" pattern=\"[0-9]+\" required>"
             "</label><button>Open</button></form></div>\n");
 }
 
 static void jobs_next(req *r, int64_t after)
 {
-    html(&r->out, "<p><a rel=\"next\" href=\"%s/jobs?after=%l", r->u->prefix, after);
+    html(&r->out, "<p><a rel=\"next\" href=\"%s/jobs?after=%l", r->prefix, after);
     for (size_t i = 0; i < FILTERS; i++)
         if (req_query(r, filters[i].name))
             html(&r->out, "&amp;%s=%u", filters[i].name, req_query(r, filters[i].name));
@@ -132,7 +132,7 @@ static void jobs_rows(req *r, const PGresult *res)
     html_table_end(&r->out);
     if (shown == 0)
         html(&r->out, "<p class=\"empty\">%s</p>",
-             rows ? "No match among these 20,000 jobs." : "There are no such jobs.");
+             rows ? "No match among these 2,000 jobs." : "There are no such jobs.");
     if (shown == UI_ROWS || (rows && shown < rows)) jobs_next(r, after);
 }
 
@@ -143,7 +143,7 @@ static void jobs_actions(req *r)
     const char *kind = req_query(r, "kind"), *tag = req_query(r, "tag"), *key = req_query(r, "key");
     const char *group = req_query(r, "group"), *holder = req_query(r, "holder"),
                *error = req_query(r, "error");
-    if (!r->u->act || !queue || !state) return;
+    if (!page_acts(r) || !queue || !state) return;
     html(&r->out, "<div class=\"actions\"><span>All that fit:</span>");
 #define JOBS_ASK(label, action)                                                                 \
     page_ask(r, label, action, "queue", queue, "state", state, "kind", kind, "tag", tag, "key", \
@@ -160,10 +160,26 @@ static void jobs_actions(req *r)
 /* clang-format off */
 /* $1: behind this id; then the filters in their order */
 static const char jobs_list[] = "SELECT " JOB_COLUMNS " FROM job_list($2, $3, NULL, NULL, $1::bigint, 50) j";
+/* of a few leases among millions of ready jobs, and of a state that no job of the queue has */
+static const char jobs_leased[] = "SELECT " JOB_COLUMNS " FROM leased_list($2, $1::bigint, 50) j WHERE j.state = $3";
+static const char jobs_gates[] =
+    "SELECT " JOB_COLUMNS " FROM depth($2, 1, true) d CROSS JOIN LATERAL job_list($2, $3, NULL, NULL, $1::bigint, 50) j "
+    "WHERE CASE $3 WHEN 'gated' THEN d.gated ELSE d.delayed END > 0";
 static const char jobs_search[] =
     "SELECT " JOB_COLUMNS " FROM job_search(jsonb_strip_nulls(jsonb_build_object('queue', $2::text, 'state', $3::text, 'kind', $4::text, "
-    "'tag', $5::text, 'key', $6::text, 'group', $7::text, 'holder', $8::text, 'error', $9::text)), $1::bigint, 50, 20000) j";
+    "'tag', $5::text, 'key', $6::text, 'group', $7::text, 'holder', $8::text, 'error', $9::text)), $1::bigint, 50, 2000) j";
 /* clang-format on */
+
+/* How a list is asked for: all have the same parameters. */
+static const char *jobs_sql(const req *r, bool searches)
+{
+    const char *state = req_query(r, "state");
+    if (searches) return jobs_search;
+    if (!state) return jobs_list;
+    if (strcmp(state, "leased") == 0) return jobs_leased;
+    bool gates = strcmp(state, "gated") == 0 || strcmp(state, "delayed") == 0;
+    return gates && req_query(r, "queue") ? jobs_gates : jobs_list;
+}
 
 void page_jobs(req *r)
 {
@@ -179,8 +195,7 @@ void page_jobs(req *r)
     page_begin(r, "Jobs", "jobs");
     jobs_form(r, unfolded);
     jobs_actions(r);
-    PGresult *res = searches ? db_ask(&r->u->d, jobs_search, 1 + FILTERS, values)
-                             : db_ask(&r->u->d, jobs_list, 1 + INDEXED, values);
+    PGresult *res = db_ask(r->d, jobs_sql(r, searches), 1 + (searches ? FILTERS : INDEXED), values);
     if (page_got(r, res)) jobs_rows(r, res);
     PQclear(res);
     page_end(r);
@@ -247,7 +262,7 @@ static void job_tags(buf *b, const char *tags)
 static void job_times(req *r, const PGresult *res)
 {
     since s = {cell_int(res, 0, J_ID), PGW_NONE};
-    pgw *h = strcmp(cell(res, 0, J_STATE), "leased") == 0 ? db_handle(&r->u->d) : NULL;
+    pgw *h = strcmp(cell(res, 0, J_STATE), "leased") == 0 ? db_handle(r->d) : NULL;
     if (h) pgw_workers_each(h, cell(res, 0, J_QUEUE), since_look, &s);
     fact_time(r, "created", cell_time(res, 0, J_CREATED));
     fact_time(r, "runs since", s.us);
@@ -287,7 +302,7 @@ static void job_buttons(req *r, const PGresult *res)
     const char *queue = cell(res, 0, J_QUEUE), *id = cell(res, 0, J_ID),
                *state = cell(res, 0, J_STATE);
     bool dead = strcmp(state, "dead") == 0, delayed = strcmp(state, "delayed") == 0;
-    if (!r->u->act) return;
+    if (!page_acts(r)) return;
     html(&r->out, "<div class=\"actions\">");
     if (dead) page_button(r, "Redrive", "job-redrive", "queue", queue, "id", id, NULL);
     if (dead) page_ask(r, "Delete …", "job-delete", "queue", queue, "id", id, NULL);
@@ -334,7 +349,7 @@ static void job_attempts(req *r, const PGresult *job)
                                              "FROM job_attempts($1, $2::bigint)";
     const char *values[] = {cell(job, 0, J_QUEUE), cell(job, 0, J_ID)};
     buf *b = &r->out;
-    PGresult *res = db_ask(&r->u->d, sql, 2, values);
+    PGresult *res = db_ask(r->d, sql, 2, values);
     if (page_got(r, res) && PQntuples(res)) {
         html(b, "<h2>Attempts that failed</h2>\n");
         html_table(b, "Attempts that failed", "Attempt>|Ended|How|Holder|Error");
@@ -360,7 +375,7 @@ void page_job(req *r)
         page_message(r, 404, "Job", "The address names no job.");
         return;
     }
-    PGresult *res = db_ask(&r->u->d, job_sql, 3, values);
+    PGresult *res = db_ask(r->d, job_sql, 3, values);
     if (res && PQntuples(res) == 0) {
         page_message(
             r, 404, title,

@@ -41,7 +41,7 @@ static void dead_row(req *r, const PGresult *res, int row)
     html(b,
          "</td><td><bdi>%s</bdi></td><td class=\"detail\"><a class=\"error\" "
          "href=\"%s/jobs?queue=%u&amp;state=dead",
-         kind, r->u->prefix, queue);
+         kind, r->prefix, queue);
     if (kind) html(b, "&amp;kind=%u", kind);
     if (*error) html(b, "&amp;error=%u", error);
     html(b, "\"><bdi>%s</bdi></a></td><td>", *error ? error : "no error text");
@@ -51,7 +51,7 @@ static void dead_row(req *r, const PGresult *res, int row)
     html(b, "</td><td>");
     page_job_link(r, queue, cell_int(res, row, 6));
     html(b, "</td>");
-    if (r->u->act) {
+    if (page_acts(r)) {
         html(b, "<td class=\"actions\">");
         page_ask(r, "Redrive …", "bulk-redrive", "queue", queue, "state", "dead", "kind", kind,
                  "error", *error ? error : NULL, NULL);
@@ -65,18 +65,18 @@ static void dead_row(req *r, const PGresult *res, int row)
 void page_dead_errors(req *r, const char *queue)
 {
     static const char sql[] = "SELECT queue, kind, error, n, " UI_US("first_at") ", " UI_US(
-        "last_at") ", last_id FROM dead_errors($1, 10000) LIMIT 200";
-    PGresult *res = db_ask(&r->u->d, sql, 1, &queue);
+        "last_at") ", last_id FROM dead_errors($1, 1000) LIMIT 200";
+    PGresult *res = db_ask(r->d, sql, 1, &queue);
     html(&r->out, "<section aria-labelledby=\"dead\"><h2 id=\"dead\">Dead letters by error</h2>\n");
     if (page_got(r, res)) {
         int rows = PQntuples(res);
         if (rows)
             html_table(&r->out, "Dead letters by error",
-                       r->u->act ? "Jobs>|Queue|Kind|Error|First|Last|Newest|Actions"
-                                 : "Jobs>|Queue|Kind|Error|First|Last|Newest");
+                       page_acts(r) ? "Jobs>|Queue|Kind|Error|First|Last|Newest|Actions"
+                                    : "Jobs>|Queue|Kind|Error|First|Last|Newest");
         for (int row = 0; row < rows; row++) dead_row(r, res, row);
         if (rows) html_table_end(&r->out);
-        html(&r->out, rows ? "<p class=\"note\">Of the newest 10,000 of each queue. Numbers in "
+        html(&r->out, rows ? "<p class=\"note\">Of the newest 1,000 of each queue. Numbers in "
                              "errors are shown as #.</p>"
                            : "<p class=\"empty\">There are no dead letters.</p>");
     }
@@ -95,7 +95,7 @@ void page_dead(req *r)
 
 static void schedule_link(req *r, const char *name)
 {
-    html(&r->out, "<a href=\"%s/schedule?name=%u\"><bdi>%s</bdi></a>", r->u->prefix, name, name);
+    html(&r->out, "<a href=\"%s/schedule?name=%u\"><bdi>%s</bdi></a>", r->prefix, name, name);
 }
 
 static int schedule_row(const pgw_cron_info *i, void *arg)
@@ -194,7 +194,7 @@ static void schedule_history(req *r, const char *name)
             "t.finished_at") ", t.error FROM ticks t JOIN schedules s ON s.id = t.schedule WHERE "
                              "s.name = $1 ORDER BY t.slot DESC LIMIT 20";
     buf *b = &r->out;
-    PGresult *res = db_ask(&r->u->d, sql, 1, &name);
+    PGresult *res = db_ask(r->d, sql, 1, &name);
     html(b, "<h2>Last ticks</h2>\n");
     if (!page_got(r, res)) return;
     if (PQntuples(res)) html_table(b, "Last ticks", "Due|Decided|Job or node|Finished|Error");
@@ -233,7 +233,7 @@ void page_schedule(req *r)
         return;
     }
     if (h && page_ok(r, st) && p.expression) {
-        if (r->u->act) {
+        if (page_acts(r)) {
             html(&r->out, "<div class=\"actions\">");
             page_button(r, "Run now", "cron-run", "schedule", name, NULL);
             page_button(r, p.paused ? "Resume" : "Pause", p.paused ? "cron-resume" : "cron-pause",

@@ -19,17 +19,17 @@
     "sum(m.failed + m.dead) AS failed, coalesce(max(m.wait_p95_ms), 0) AS wait, coalesce(max(m.run_p95_ms), 0) AS run " \
     "FROM minutes m WHERE m.at > now() - interval '1 hour' AND " which " GROUP BY 1) m)"
 
-/* Queues with their doors, counts and minutes; @p which: a query on the view queues. */
-#define QUEUES(which) \
+/* Queues with their doors, counts up to @p most, and minutes; @p which: a query on the view queues. */
+#define QUEUES(most, which) \
     "SELECT q.name, d.ready, d.leased, d.delayed, d.gated, d.dead, d.oldest_ms, coalesce(h.paused, q.paused), q.draining, " \
-    UI_US("h.until") ", h.reason, q.queue_limit, s.semaphore, " MINUTES("m.queue = q.name") " FROM (" which ") q " \
-    "CROSS JOIN LATERAL depth(q.name, 1000, true) d LEFT JOIN LATERAL queue_holds(q.name) h ON true " \
-    "CROSS JOIN LATERAL queue_limits(q.name) s "
+    UI_US("h.until") ", h.reason, q.queue_limit, CASE WHEN (q.rate).semaphore IS NOT NULL THEN (SELECT l.semaphore " \
+    "FROM queue_limits(q.name) l) END, " MINUTES("m.queue = q.name") " FROM (" which ") q " \
+    "CROSS JOIN LATERAL depth(q.name, " most ", true) d LEFT JOIN LATERAL queue_holds(q.name) h ON true "
 enum { Q_NAME, Q_READY, Q_LEASED, Q_DELAYED, Q_GATED, Q_DEAD, Q_OLDEST, Q_PAUSED, Q_DRAINING, Q_UNTIL, Q_REASON, Q_LIMIT, Q_SEMAPHORE, Q_MINUTES };
 
 /* $1: behind this name; $2: so many; $3: with this in their names */
 #define SOME_QUEUES \
-    QUEUES("SELECT * FROM queues t WHERE t.name > $1 AND strpos(lower(t.name), lower($3)) > 0 ORDER BY t.name LIMIT $2::integer")
+    QUEUES("100", "SELECT * FROM queues t WHERE t.name > $1 AND strpos(lower(t.name), lower($3)) > 0 ORDER BY t.name LIMIT $2::integer")
 /* clang-format on */
 
 static bool is_true(const PGresult *res, int row, int column)
@@ -53,9 +53,9 @@ static void queue_count(req *r, const char *queue, const char *state, int64_t n,
     buf *b = &r->out;
     html(b, "<td class=\"n\">");
     if (n > 0)
-        html(b, "<a class=\"%s\" href=\"%s/jobs?queue=%u&amp;state=%s\">", class, r->u->prefix,
-             queue, state);
-    html_bounded(b, n, UI_COUNT);
+        html(b, "<a class=\"%s\" href=\"%s/jobs?queue=%u&amp;state=%s\">", class, r->prefix, queue,
+             state);
+    html_bounded(b, n, UI_COUNT_SOME);
     html(b, n > 0 ? "</a></td>" : "</td>");
 }
 
@@ -119,7 +119,7 @@ static bool minutes_ask(req *r, const char *queue, minutes *m)
 {
     const char *values[] = {queue};
     PGresult *res =
-        db_ask(&r->u->d, "SELECT " MINUTES("($1::text IS NULL OR m.queue = $1)"), 1, values);
+        db_ask(r->d, "SELECT " MINUTES("($1::text IS NULL OR m.queue = $1)"), 1, values);
     if (!page_got(r, res)) return false;
     minutes_read(m, cell(res, 0, 0));
     PQclear(res);
@@ -214,7 +214,7 @@ static void overview_queues(req *r)
     buf *b = &r->out;
     html(b,
          "<section aria-labelledby=\"queues\"><h2 id=\"queues\">Queues that wait longest</h2>\n");
-    PGresult *res = db_ask(&r->u->d, sql, 3, values);
+    PGresult *res = db_ask(r->d, sql, 3, values);
     if (page_got(r, res)) {
         if (PQntuples(res))
             queue_rows(r, res, PQntuples(res));
@@ -222,7 +222,7 @@ static void overview_queues(req *r)
             html(b, "<p class=\"empty\">There are no queues yet. The first enqueue makes one.</p>");
     }
     PQclear(res);
-    html(b, "<p><a href=\"%s/queues\">All queues</a></p></section>\n", r->u->prefix);
+    html(b, "<p><a href=\"%s/queues\">All queues</a></p></section>\n", r->prefix);
 }
 
 void page_overview(req *r)
@@ -235,6 +235,68 @@ void page_overview(req *r)
         charts(r, &m);
         overview_queues(r);
     }
+    page_end(r);
+}
+
+/* -- databases ------------------------------------------------------------------------------ */
+
+/* What the doctor says first. */
+static void database_finding(req *r, const db *d)
+{
+    static const char *const words[] = {"good", "note", "bad"};
+    const finding *first = NULL;
+    for (size_t i = 0; i < d->findings_count; i++)
+        if (!first || d->findings[i].grade > first->grade) first = &d->findings[i];
+    if (!first) return;
+    html_badge(&r->out, words[first->grade],
+               first->grade == PGW_GRADE_NOTE ? "warn" : words[first->grade]);
+    if (first->grade == PGW_GRADE_GOOD)
+        html(&r->out, " all is well");
+    else
+        html(&r->out, " "), page_check_link(&r->out, d, first->check),
+            html(&r->out, ": %s", first->text);
+}
+
+static void database_depth(req *r, db *d)
+{
+    static const char sql[] = "SELECT coalesce(sum(d.ready), 0), coalesce(sum(d.leased), 0), "
+                              "coalesce(sum(d.delayed), 0), "
+                              "coalesce(sum(d.gated), 0), coalesce(sum(d.dead), 0), "
+                              "coalesce(max(d.oldest_ms) FILTER (WHERE d.ready > 0), -1) "
+                              "FROM (SELECT name FROM queues ORDER BY name LIMIT 100) q "
+                              "CROSS JOIN LATERAL depth(q.name, 100, true) d";
+    buf *b = &r->out;
+    PGresult *res = db_ask(d, sql, 0, NULL);
+    for (int i = 0; i < 5; i++) {
+        html(b, "<td class=\"n\">");
+        if (res) html_bounded(b, cell_int(res, 0, i), UI_COUNT_SOME);
+        html(b, "</td>");
+    }
+    html(b, "<td class=\"n\">");
+    html_age(b, res ? cell_int(res, 0, 5) : -1);
+    html(b, "</td></tr>\n");
+    PQclear(res);
+}
+
+void page_databases(req *r)
+{
+    buf *b = &r->out;
+    page_begin(r, "Databases", "databases");
+    html_table(b, "Databases",
+               "Database|Doctor|Ready>|Leased>|Delayed>|Gated>|Dead>|Oldest ready>");
+    for (size_t i = 0; i < r->u->dbs_count; i++) {
+        db *d = &r->u->dbs[i];
+        html(b, "<tr><th scope=\"row\"><a href=\"%s/\">%s</a></th><td class=\"detail\">", d->prefix,
+             d->name);
+        if (db_examine(d))
+            database_finding(r, d);
+        else
+            html_badge(b, "down", "bad"), html(b, " %s", d->error);
+        html(b, "</td>");
+        database_depth(r, d);
+    }
+    html_table_end(b);
+    html(b, "<p class=\"note\">Of the first 100 queues by name, up to 100 jobs each.</p>");
     page_end(r);
 }
 
@@ -251,18 +313,18 @@ void page_queues(req *r)
          "<form class=\"filter\" method=\"get\" action=\"%s/queues\"><label>Name contains <input "
          "name=\"part\" value=\"%s\" maxlength=\"200\"></label>"
          "<button>Filter</button></form>\n",
-         r->u->prefix, part);
-    PGresult *res = db_ask(&r->u->d, sql, 3, values);
+         r->prefix, part);
+    PGresult *res = db_ask(r->d, sql, 3, values);
     if (page_got(r, res)) {
         int rows = PQntuples(res) > QUEUES_PAGE ? QUEUES_PAGE : PQntuples(res);
         if (rows)
             queue_rows(r, res, rows);
         else
             html(b, "<p class=\"empty\">There are no such queues.</p>");
-        html(b, "<p class=\"note\">Counts end at 1,000.</p>");
+        html(b, "<p class=\"note\">Counts end at 100. The page of a queue counts up to 1,000.</p>");
         if (PQntuples(res) > QUEUES_PAGE) {
             html(b, "<p><a rel=\"next\" href=\"%s/queues?part=%u&amp;after=%u\">Next page</a></p>",
-                 r->u->prefix, part, cell(res, rows - 1, Q_NAME));
+                 r->prefix, part, cell(res, rows - 1, Q_NAME));
         }
     }
     PQclear(res);
@@ -312,7 +374,7 @@ static void queue_buttons(req *r, const PGresult *res)
 {
     const char *name = cell(res, 0, Q_NAME);
     bool shut = is_true(res, 0, Q_PAUSED) || is_true(res, 0, Q_DRAINING);
-    if (!r->u->act) return;
+    if (!page_acts(r)) return;
     html(&r->out, "<div class=\"actions\">");
     if (!is_true(res, 0, Q_PAUSED)) page_button(r, "Pause", "queue-pause", "queue", name, NULL);
     if (shut) page_button(r, "Resume", "queue-resume", "queue", name, NULL);
@@ -404,7 +466,7 @@ static void queue_counts(req *r, const PGresult *res)
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
         html(b, "<div class=\"tile\"><dt>");
         page_state(r, counts[i].state);
-        html(b, "</dt><dd><a href=\"%s/jobs?queue=%u&amp;state=%s\">", r->u->prefix,
+        html(b, "</dt><dd><a href=\"%s/jobs?queue=%u&amp;state=%s\">", r->prefix,
              cell(res, 0, Q_NAME), counts[i].state);
         html_bounded(b, cell_int(res, 0, counts[i].column), UI_COUNT);
         html(b, "</a></dd></div>");
@@ -434,14 +496,14 @@ static void queue_show(req *r, const PGresult *res)
 
 void page_queue(req *r)
 {
-    static const char sql[] = QUEUES("SELECT * FROM queues t WHERE t.name = $1");
+    static const char sql[] = QUEUES("1000", "SELECT * FROM queues t WHERE t.name = $1");
     const char *name = req_query(r, "name"), *values[] = {name};
     if (!name) {
         page_message(r, 404, "Queue", "The address names no queue.");
         return;
     }
     page_begin(r, name, "queues");
-    PGresult *res = db_ask(&r->u->d, sql, 1, values);
+    PGresult *res = db_ask(r->d, sql, 1, values);
     if (page_got(r, res)) {
         if (PQntuples(res))
             queue_show(r, res);

@@ -96,19 +96,46 @@ int64_t req_id(const req *r, const char *name)
 
 /* -- answers -------------------------------------------------------------------------------- */
 
+/* The databases that it is about: one, or all. */
+static db *serve_dbs(const req *r, size_t *count)
+{
+    *count = r->d ? 1 : r->u->dbs_count;
+    return r->d ? r->d : r->u->dbs;
+}
+
 static void serve_metrics(req *r)
 {
-    metrics_read(db_handle(&r->u->d), 10000, true, &r->out);
+    size_t count;
+    db *dbs = serve_dbs(r, &count);
+    metrics *m = metrics_new();
+    for (size_t i = 0; i < count; i++) {
+        const char *name = r->u->dbs_count > 1 ? dbs[i].name : NULL;
+        pgw *h = db_handle(&dbs[i]);
+        pgw_status st = metrics_read(m, h, name, 10000, true);
+        if (h) db_ok(&dbs[i], st);
+    }
+    metrics_end(m, &r->out);
     r->type = "text/plain; version=0.0.4; charset=utf-8";
 }
 
+/* Anybody may ask, so it names none. */
 static void serve_health(req *r)
 {
-    PGresult *res = db_ask(&r->u->d, "SELECT version()", 0, NULL);
-    r->status = res ? 200 : 503;
-    buf_puts(&r->out, res ? "ok\n" : "the database does not answer\n");
+    size_t count, down = 0;
+    db *dbs = serve_dbs(r, &count);
+    for (size_t i = 0; i < count; i++) {
+        PGresult *res = db_ask(&dbs[i], "SELECT version()", 0, NULL);
+        down += res == NULL;
+        PQclear(res);
+    }
+    r->status = down ? 503 : 200;
+    if (down == 0)
+        html(&r->out, "ok\n");
+    else if (count == 1)
+        html(&r->out, "the database does not answer\n");
+    else
+        html(&r->out, "%d of %d databases do not answer\n", (int)down, (int)count);
     r->type = "text/plain; charset=utf-8";
-    PQclear(res);
 }
 
 static const struct {
@@ -119,14 +146,22 @@ static const struct {
     {"/jobs", page_jobs},           {"/job", page_job},           {"/dead", page_dead},
     {"/schedules", page_schedules}, {"/schedule", page_schedule}, {"/workers", page_workers},
     {"/locks", page_locks},         {"/tables", page_tables},     {"/log", page_log},
-    {"/confirm", act_confirm},      {"/metrics", serve_metrics}};
+    {"/confirm", act_confirm},      {"/metrics", serve_metrics},  {"/help", page_help}};
 
 static void serve_page(req *r)
 {
     static const char now[] = "SELECT " UI_US("clock_timestamp()");
-    for (size_t i = 0; i < sizeof serve_pages / sizeof *serve_pages; i++) {
+    if (!r->d && strcmp(r->path, "/") == 0) {
+        page_databases(r);
+        return;
+    }
+    if (!r->d && strcmp(r->path, "/metrics") == 0) {
+        serve_metrics(r);
+        return;
+    }
+    for (size_t i = 0; r->d && i < sizeof serve_pages / sizeof *serve_pages; i++) {
         if (strcmp(r->path, serve_pages[i].path) != 0) continue;
-        PGresult *res = db_ask(&r->u->d, now, 0, NULL); /* an error is met again by the page */
+        PGresult *res = db_ask(r->d, now, 0, NULL); /* an error is met again by the page */
         r->now_us = res ? cell_int(res, 0, 0) : text_now_us();
         PQclear(res);
         serve_pages[i].page(r);
@@ -159,7 +194,7 @@ static void serve_answer(req *r, bool post, const headers *h)
         serve_page(r);
     } else if (strcmp(r->path, "/act") != 0) {
         page_message(r, 405, "Refused", "This page takes no form.");
-    } else if (!r->u->act) {
+    } else if (!page_acts(r)) {
         page_message(r, 403, "Read only",
                      "This dashboard was started without --act, so it changes nothing.");
     } else if (auth_allows_post(r, h)) {
@@ -202,6 +237,26 @@ static enum MHD_Result serve_send(struct MHD_Connection *connection, req *r)
     return queued;
 }
 
+/* "/db/NAME/queues" is the page "/queues" of that database. */
+static void serve_choose(req *r)
+{
+    static const char start[] = "/db/";
+    ui *u = r->u;
+    r->prefix = u->prefix;
+    if (u->dbs_count == 1) r->d = u->dbs;
+    if (u->dbs_count == 1 || strncmp(r->path, start, sizeof start - 1) != 0) return;
+    char *name = r->path + sizeof start - 1;
+    size_t n = strcspn(name, "/");
+    for (size_t i = 0; i < u->dbs_count; i++) {
+        if (strlen(u->dbs[i].name) != n || strncmp(u->dbs[i].name, name, n) != 0) continue;
+        r->d = &u->dbs[i];
+        r->prefix = r->d->prefix;
+        memmove(r->path, name + n, strlen(name + n) + 1);
+        if (*r->path == '\0') strcpy(r->path, "/");
+        return;
+    }
+}
+
 /* For each request, when its first line has been read. */
 static void *serve_begin(void *arg, const char *uri, struct MHD_Connection *connection)
 {
@@ -224,6 +279,7 @@ static void *serve_begin(void *arg, const char *uri, struct MHD_Connection *conn
         memmove(r->path, r->path + prefix, strlen(r->path + prefix) + 1);
         if (*r->path == '\0') strcpy(r->path, "/");
     }
+    serve_choose(r);
     return r;
 }
 

@@ -20,6 +20,7 @@
 
 #define UI_LISTEN     "127.0.0.1:8765"
 #define UI_SYSTEMD_FD 3 /* the first of those that systemd hands over */
+#define UI_DATABASES  64
 
 /* -- where it listens ----------------------------------------------------------------------- */
 
@@ -104,6 +105,110 @@ static int ui_check_prefix(ui *u)
         u->prefix);
 }
 
+/* -- databases ------------------------------------------------------------------------------ */
+
+/* The name of the file without its folder and its ending is that of the database. */
+static int ui_name(const ui *u, db *d, const char *file)
+{
+    static const char allowed[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.";
+    const char *slash = strrchr(file, '/'), *base = slash ? slash + 1 : file,
+               *dot = strrchr(base, '.');
+    size_t n = dot ? (size_t)(dot - base) : strlen(base);
+    if (n == 0 || n >= sizeof d->name || *base == '.' || strspn(base, allowed) < n)
+        return cli_fail(CLI_USAGE, "rename the file, or make a link to it",
+                        "ui: the file \"%s\" names its database in addresses: allowed are up to 63 "
+                        "letters, digits, \"-\", \"_\" and \".\"",
+                        file);
+    memcpy(d->name, base, n);
+    for (const db *other = u->dbs; other < d; other++) {
+        if (strcmp(other->name, d->name) == 0)
+            return cli_fail(CLI_USAGE, "rename one of them, or make a link to it",
+                            "ui: two files of -d name their database \"%s\"", d->name);
+    }
+    return CLI_DONE;
+}
+
+static const db *ui_find(const ui *u, const char *name, size_t size)
+{
+    for (size_t i = 0; i < u->dbs_count; i++) {
+        const db *d = &u->dbs[i];
+        if (strlen(d->name) == size && strncmp(d->name, name, size) == 0) return d;
+    }
+    return NULL;
+}
+
+/* With several databases each file of actions begins with the name of its database: "NAME=FILE". */
+static int ui_check_act_files(const ui *u)
+{
+    if (u->act_files.count && !u->act)
+        return cli_fail(CLI_USAGE, NULL, "ui: --act-dsn-file needs --act");
+    if (u->dbs_count == 1 && u->act_files.count > 1)
+        return cli_fail(CLI_USAGE, NULL, "ui: one database has one --act-dsn-file");
+    for (size_t i = 0; u->dbs_count > 1 && i < u->act_files.count; i++) {
+        const char *word = u->act_files.at[i], *equals = strchr(word, '=');
+        if (!equals || !ui_find(u, word, (size_t)(equals - word)))
+            return cli_fail(CLI_USAGE, NULL,
+                            "ui: --act-dsn-file is \"%s\": with several databases allowed is "
+                            "NAME=FILE, and NAME is that of a file of -d without its ending",
+                            word);
+    }
+    return CLI_DONE;
+}
+
+/* The file of actions of a database, or NULL. */
+static const char *ui_act_file(const ui *u, const db *d)
+{
+    size_t n = strlen(d->name);
+    if (u->dbs_count == 1) return u->act_files.count ? u->act_files.at[0] : NULL;
+    for (size_t i = 0; i < u->act_files.count; i++) {
+        const char *word = u->act_files.at[i];
+        if (strncmp(word, d->name, n) == 0 && word[n] == '=') return word + n + 1;
+    }
+    return NULL;
+}
+
+static int ui_prepare_database(ui *u, db *d)
+{
+    const char *act_file = ui_act_file(u, d);
+    cli c = u->c;
+    buf prefix = {0};
+    if (u->files.count) c.dsn_file = u->files.at[d - u->dbs];
+    buf_puts(&prefix, u->prefix);
+    buf_puts(&prefix, u->dbs_count > 1 ? "/db/" : "");
+    buf_puts(&prefix, d->name);
+    d->prefix = prefix.at;
+    return db_prepare(d, &c, u->act && (act_file || u->act_files.count == 0), act_file);
+}
+
+static int ui_prepare_databases(ui *u)
+{
+    int code = CLI_DONE;
+    u->dbs_count = u->files.count ? u->files.count : 1;
+    if (u->dbs_count > UI_DATABASES)
+        return cli_fail(CLI_USAGE, NULL, "ui: %zu databases: allowed are 1..%d", u->dbs_count,
+                        UI_DATABASES);
+    u->dbs = cli_alloc(u->dbs_count * sizeof *u->dbs);
+    for (size_t i = 0; u->dbs_count > 1 && code == CLI_DONE && i < u->dbs_count; i++)
+        code = ui_name(u, &u->dbs[i], u->files.at[i]);
+    if (code == CLI_DONE) code = ui_check_act_files(u);
+    for (size_t i = 0; code == CLI_DONE && i < u->dbs_count; i++)
+        code = ui_prepare_database(u, &u->dbs[i]);
+    return code;
+}
+
+static void ui_forget(ui *u)
+{
+    for (size_t i = 0; u->dbs && i < u->dbs_count; i++) db_close(&u->dbs[i]);
+    free(u->dbs);
+    free(u->files.at);
+    free(u->act_files.at);
+    buf_free(&u->credentials);
+    if (u->fd >= 0) close(u->fd);
+}
+
+/* -- the program ---------------------------------------------------------------------------- */
+
 static int ui_make_token(ui *u)
 {
     unsigned char bytes[16];
@@ -118,7 +223,7 @@ static int ui_run(ui *u)
     char where[80];
     int code = ui_check_prefix(u);
     if (code == CLI_DONE) code = ui_make_token(u);
-    if (code == CLI_DONE) code = db_prepare(&u->d, &u->c, u->act, u->act_file);
+    if (code == CLI_DONE) code = ui_prepare_databases(u);
     if (code == CLI_DONE && !ui_inherit(u)) code = ui_bind(u);
     if (code != CLI_DONE) return code;
     ui_look(u, where);
@@ -143,29 +248,30 @@ int cmd_ui(cli *c, int argc, char **argv)
         {0, "proxy-header", "NAME", "a proxy in front names the user in this header",
          .text = &u.proxy_header},
         {0, "act", NULL, "show buttons, and act", .flag = &u.act},
-        {0, "act-dsn-file", "FILE", "with --act: act with the connection string in FILE",
-         .text = &u.act_file},
+        {0, "act-dsn-file", "[NAME=]FILE", "with --act: act with the connection string in FILE",
+         .words = &u.act_files},
+        {'d', "dsn-file", "FILE", "connection string of a database; may be repeated",
+         .words = &u.files},
         {0, "payloads", NULL, "show payloads and outputs, as far as the role sees them",
          .flag = &u.payloads},
         {.name = NULL}};
     static const usage use = {
         .synopsis =
             "ui [-l ADDRESS:PORT] [--prefix PATH] [--token-file FILE | --proxy-header NAME]\n"
-            "ui --act [--act-dsn-file FILE] [--payloads] ...",
+            "ui --act [--act-dsn-file FILE] [--payloads] ...\n"
+            "ui -d FILE -d FILE ... [--act [--act-dsn-file NAME=FILE]...] ...",
         .about =
             "Serves the dashboard: what goes wrong, queues, jobs and why they do not run, dead\n"
             "letters, schedules, workers, locks; also /metrics and /healthz. It connects as a\n"
             "member of pgwork_viewer and changes nothing, except with --act.",
-        .more = "Without --token-file and --proxy-header it listens on this machine only.",
+        .more = "Without --token-file and --proxy-header it listens on this machine only.\n"
+                "With several -d, the pages of the database of NAME.dsn begin with /db/NAME. Then\n"
+                "--act-dsn-file says by this name which databases have buttons.",
     };
     args a;
     int code = opts_parse(&u.c, &a, &use, opts, argc, argv);
-    if (code == OPTS_GO && u.act_file && !u.act)
-        code = cli_fail(CLI_USAGE, NULL, "ui: --act-dsn-file needs --act");
     if (code == OPTS_GO) code = ui_run(&u);
-    db_close(&u.d);
-    buf_free(&u.credentials);
-    if (u.fd >= 0) close(u.fd);
+    ui_forget(&u);
     *c = u.c;
     return code;
 }

@@ -12,7 +12,8 @@
 #include "html.h"
 
 #define UI_STATEMENT_MS 2000  /* longest statement of a page */
-#define UI_COUNT        1000  /* counts end here */
+#define UI_COUNT        1000  /* counts of one queue end here */
+#define UI_COUNT_SOME   100   /* of each of several queues: a depth costs as much as it counts */
 #define UI_ROWS         50    /* jobs on a page */
 #define UI_SHOWN        65536 /* bytes of a payload that are shown */
 
@@ -28,12 +29,15 @@ typedef struct fields {
 } fields;
 
 typedef struct ui ui;
+typedef struct db db;
 typedef struct req {
     ui *u;
-    char *path;   /* behind the prefix; decoded */
-    fields query; /* of the address */
-    fields form;  /* of a POST */
-    buf body;     /* that is read */
+    db *d;              /* whose pages these are; NULL: of none, the addresses of all have a name */
+    const char *prefix; /* what the addresses of these pages begin with */
+    char *path;         /* behind the prefix; decoded */
+    fields query;       /* of the address */
+    fields form;        /* of a POST */
+    buf body;           /* that is read */
     bool begun, bad;
     char user[256]; /* who asks */
     /* the answer */
@@ -50,14 +54,16 @@ const char *req_form(const req *r, const char *name);
 /** The same as a number above 0; 0: missing, or none. */
 int64_t req_id(const req *r, const char *name);
 
-/* -- the database --------------------------------------------------------------------------- */
+/* -- a database ----------------------------------------------------------------------------- */
 
 typedef struct finding {
     pgw_grade grade;
     char *check, *text, *advice;
 } finding;
 
-typedef struct db {
+struct db {
+    char name[64];  /* in the address; "": it is the only one */
+    char *prefix;   /* of its pages */
     pgw_conf *conf; /* for h */
     char *conninfo; /* read only, with limits */
     char *act_info; /* of actions; NULL: there are none */
@@ -67,15 +73,19 @@ typedef struct db {
     char error[700]; /* why the last question has no answer */
     finding *findings;
     size_t findings_count;
-    int64_t down_ms; /* when a connection failed last, on the clock that is never set; 0: never */
-    int64_t examine_ms; /* when to look again, on the same clock */
-} db;
+    /* on the clock that is never set */
+    int64_t asked_ms;   /* when a question began */
+    int64_t down_ms;    /* it is down, and not to be asked before */
+    int64_t examine_ms; /* when to look again */
+};
 
 /** Reads connection strings. CLI_DONE, or an exit code after a message. @p act_file: of actions;
  * NULL: the same. */
 int db_prepare(db *d, const cli *c, bool act, const char *act_file);
 /** The handle for reading; NULL: see d->error. */
 pgw *db_handle(db *d);
+/** After a call of d->h: false for an error, which then is in d->error. */
+bool db_ok(db *d, pgw_status st);
 /** Rows of a query on views of the schema; NULL: see d->error. */
 PGresult *db_ask(db *d, const char *sql, int n, const char *const *values);
 /** Findings of the doctor, some seconds old. False: see d->error. */
@@ -94,16 +104,18 @@ int64_t cell_time(const PGresult *res, int row, int column); /* of microseconds;
 
 /* -- the program ---------------------------------------------------------------------------- */
 
-typedef struct ui {
+struct ui {
     cli c;
-    db d;
-    const char *listen, *prefix, *token_file, *proxy_header, *act_file;
+    db *dbs;
+    size_t dbs_count;          /* 1: its pages have no name in their addresses */
+    wordlist files, act_files; /* of -d and --act-dsn-file */
+    const char *listen, *prefix, *token_file, *proxy_header;
     bool act, payloads;
     char token[33]; /* of our forms */
     int fd;         /* where it listens */
     bool loopback, unix_socket;
     buf credentials; /* lines "NAME TOKEN", of the token file */
-} ui;
+};
 
 /* -- who may ask (auth.c) ------------------------------------------------------------------- */
 
@@ -126,6 +138,8 @@ int serve(ui *u);
 
 /* -- pages ---------------------------------------------------------------------------------- */
 
+/** True if its pages have buttons. */
+bool page_acts(const req *r);
 void page_begin(req *r, const char *title, const char *at); /* at: "queues", of the navigation */
 void page_end(req *r);
 /** A whole page with nothing but a message. */
@@ -146,6 +160,7 @@ void page_queue_link(req *r, const char *queue);
 void page_job_link(req *r, const char *queue, int64_t id);
 void page_state(req *r, const char *state);
 
+void page_databases(req *r); /* the first one, if there are several */
 void page_overview(req *r);
 void page_queues(req *r);
 void page_queue(req *r);
@@ -158,6 +173,9 @@ void page_workers(req *r);
 void page_locks(req *r);
 void page_tables(req *r);
 void page_log(req *r);
+void page_help(req *r);
+/** A link to what to do about a check of the doctor. */
+void page_check_link(buf *b, const db *d, const char *check);
 void page_findings(req *r);                       /* of the doctor */
 void page_dead_errors(req *r, const char *queue); /* a table */
 

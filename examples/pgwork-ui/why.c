@@ -244,8 +244,8 @@ static void why_stuck(reasons *why, const PGresult *q)
 /* Findings of the doctor on held snapshots. */
 static void why_doctor(reasons *why)
 {
-    const db *d = &why->r->u->d;
-    if (!db_examine(&why->r->u->d)) return;
+    const db *d = why->r->d;
+    if (!db_examine(why->r->d)) return;
     for (size_t i = 0; i < d->findings_count; i++) {
         const finding *f = &d->findings[i];
         if (f->grade == PGW_GRADE_GOOD || strcmp(f->check, "vacuum horizon") != 0 ||
@@ -254,6 +254,9 @@ static void why_doctor(reasons *why)
         buf *b = reason(why, "note");
         html(b, "Claims may be slow: %s. ", f->text);
         html_advice(b, f->advice);
+        html(b, " See ");
+        page_check_link(b, d, f->check);
+        html(b, ".");
         reason_end(why);
     }
 }
@@ -291,12 +294,12 @@ void why(req *r, const PGresult *job)
     bool leased = strcmp(state, "leased") == 0;
     if (strcmp(state, "done") == 0 || strcmp(state, "cancelled") == 0 || strcmp(state, "dead") == 0)
         return;
-    PGresult *q = db_ask(&r->u->d, why_sql, 2, values);
+    PGresult *q = db_ask(r->d, why_sql, 2, values);
     html(&r->out,
          "<section aria-labelledby=\"why\"><h2 id=\"why\">%s</h2>\n<ul class=\"findings\">",
          leased ? "Is it running?" : "Why is it not running?");
     if (!q) {
-        html(&r->out, "<li class=\"note\">not known: %s</li>", r->u->d.error);
+        html(&r->out, "<li class=\"note\">not known: %s</li>", r->d->error);
     } else if (PQntuples(q)) {
         why_waits(&found, q);
     }

@@ -84,7 +84,9 @@ int cmd_doctor(cli *c, int argc, char **argv)
         .about = "Examines the server, the schema and its roles, reapers, expired leases, paused\n"
                  "queues, jobs that nobody claims, dead letters, schedules, what holds back\n"
                  "vacuum, bloat, indexes and clocks. Says what to do about each fault.",
-        .more = "Ends with 1 when a finding is BAD. -q leaves out findings that are ok.",
+        .more =
+            "Ends with 1 when a finding is BAD. -q leaves out findings that are ok. The name of a\n"
+            "check is a section of doc/troubleshooting.md, which says what to do.",
     };
     args a;
     int code = opts_parse(c, &a, &use, opts, argc, argv);

@@ -65,7 +65,9 @@ int cmd_metrics(cli *c, int argc, char **argv)
     }
     buf text = {0};
     code = cli_open(c, true);
-    pgw_status st = metrics_read(code == CLI_DONE ? c->h : NULL, at_most, !no_doctor, &text);
+    metrics *m = metrics_new();
+    pgw_status st = metrics_read(m, code == CLI_DONE ? c->h : NULL, NULL, at_most, !no_doctor);
+    metrics_end(m, &text);
     if (code == CLI_DONE && st < 0) code = cli_fail_at(c->h);
     int written = CLI_DONE;
     if (file) {

@@ -94,11 +94,12 @@ typedef struct grade {
     pgw_grade worst;
 } grade;
 
-typedef struct metrics {
+struct metrics {
+    const char *database; /* NULL: it has no label */
     buf samples[METRICS];
     grade *grades; /* a check may have several findings */
     size_t checks;
-} metrics;
+};
 
 typedef struct label {
     const char *name, *value;
@@ -122,21 +123,24 @@ static void metrics_series(metrics *m, enum metric which, const char *ending, la
                            int64_t thousandths)
 {
     buf *t = &m->samples[which];
-    const label both[] = {a, b};
+    const label labels[] = {{"database", m->database}, a, b};
     char number[32];
+    bool labelled = false;
     buf_puts(t, "pgwork_");
     buf_puts(t, described[which].name);
     buf_puts(t, ending);
-    for (size_t i = 0; i < 2 && both[i].name; i++) {
-        buf_puts(t, i ? "," : "{");
-        buf_puts(t, both[i].name);
+    for (size_t i = 0; i < sizeof labels / sizeof *labels; i++) {
+        if (!labels[i].value) continue;
+        buf_puts(t, labelled ? "," : "{");
+        buf_puts(t, labels[i].name);
         buf_puts(t, "=");
-        metrics_quote(t, both[i].value);
+        metrics_quote(t, labels[i].value);
+        labelled = true;
     }
     snprintf(number, sizeof number, "%" PRId64 ".%03d", thousandths / 1000,
              (int)(thousandths % 1000));
     if (thousandths % 1000 == 0) *strchr(number, '.') = '\0';
-    buf_puts(t, a.name ? "} " : " ");
+    buf_puts(t, labelled ? "} " : " ");
     buf_puts(t, number);
     buf_puts(t, "\n");
 }
@@ -172,7 +176,7 @@ static void metrics_clear(metrics *m)
     for (size_t i = 0; i < METRICS; i++) buf_free(&m->samples[i]);
     for (size_t i = 0; i < m->checks; i++) free(m->grades[i].check);
     free(m->grades);
-    *m = (metrics){0};
+    *m = (metrics){.database = m->database};
 }
 
 static int metrics_queue(const pgw_queue_info *q, void *arg)
@@ -281,7 +285,12 @@ static pgw_status metrics_ask(pgw *h, metrics *m, int64_t at_most, bool doctor)
     return st;
 }
 
-static void metrics_text(const metrics *m, buf *t)
+metrics *metrics_new(void)
+{
+    return cli_alloc(sizeof(metrics));
+}
+
+void metrics_end(metrics *m, buf *t)
 {
     for (size_t i = 0; i < METRICS; i++) {
         if (m->samples[i].size == 0) continue;
@@ -296,15 +305,18 @@ static void metrics_text(const metrics *m, buf *t)
         buf_puts(t, "\n");
         buf_add(t, m->samples[i].at, m->samples[i].size);
     }
+    metrics_clear(m);
+    free(m);
 }
 
-pgw_status metrics_read(pgw *h, int64_t at_most, bool doctor, buf *t)
+pgw_status metrics_read(metrics *all, pgw *h, const char *database, int64_t at_most, bool doctor)
 {
-    metrics m = {0};
+    metrics m = {.database = database};
     pgw_status st = h ? metrics_ask(h, &m, at_most, doctor) : PGW_ECONN;
     if (st < 0) metrics_clear(&m); /* half of it would look like queues that are gone */
     metrics_add(&m, UP, none, none, st < 0 ? 0 : 1000);
-    metrics_text(&m, t);
+    for (size_t i = 0; i < METRICS; i++)
+        buf_add(&all->samples[i], m.samples[i].at, m.samples[i].size);
     metrics_clear(&m);
     return st;
 }

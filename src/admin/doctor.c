@@ -34,11 +34,13 @@ typedef struct doctor_check {
 
 static const doctor_check doctor_server[] = {{PGW__SQL_DOCTOR_SERVER, "server version"},
                                              {PGW__SQL_DOCTOR_HORIZON, "vacuum horizon"}};
-static const doctor_check doctor_schema[] = {
-    {PGW__SQL_DOCTOR_LOCKS, "locks"},           {PGW__SQL_DOCTOR_FOREIGN, "foreign locks"},
-    {PGW__SQL_DOCTOR_ROLES, "roles"},           {PGW__SQL_DOCTOR_UPKEEP, "reaper"},
-    {PGW__SQL_DOCTOR_LEASES, "expired leases"}, {PGW__SQL_DOCTOR_TABLES, "registered tables"},
-    {PGW__SQL_DOCTOR_QUEUES, "queues"},         {PGW__SQL_DOCTOR_SCHEDULES, "schedules"}};
+static const doctor_check doctor_schema[] = {{PGW__SQL_DOCTOR_LOCKS, "locks"},
+                                             {PGW__SQL_DOCTOR_FOREIGN, "foreign locks"},
+                                             {PGW__SQL_DOCTOR_ROLES, "roles"},
+                                             {PGW__SQL_DOCTOR_UPKEEP, "reaper"},
+                                             {PGW__SQL_DOCTOR_TABLES, "registered tables"},
+                                             {PGW__SQL_DOCTOR_QUEUES, "queues"},
+                                             {PGW__SQL_DOCTOR_SCHEDULES, "schedules"}};
 
 typedef struct doctor_ctx {
     doctor *d;

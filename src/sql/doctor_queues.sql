@@ -30,10 +30,10 @@ WITH d AS MATERIALIZED (
                 ELSE format('Check that workers run for exactly this queue name, and that their log shows no failed claims. To let the jobs wait, run `pgwork queue pause %s`.', d.typed) END
       FROM d WHERE NOT d.paused AND d.until IS NULL AND d.oldest > interval '5 min'
     UNION ALL
-    SELECT 1, 'dead letters', format('dead letters in queue "%s": %s', d.name, d.dead) ||
-                              CASE WHEN d.dead = 1000 THEN ' or more' ELSE format(', the last one died %s ago', date_trunc('second', clock_timestamp() - l.last)) END,
+    SELECT 1, 'dead letters', format('dead letters in queue "%s": %s%s, the last one died %s ago', d.name, d.dead, CASE WHEN d.dead = 1000 THEN ' or more' END,
+                                     date_trunc('second', clock_timestamp() - l.last)),
            format('`pgwork dead list %s` shows the errors. Then redrive or purge them.', d.typed)
-      FROM d CROSS JOIN LATERAL (SELECT max(j.finished_at) AS last FROM pgwork.job_list(d.name, 'dead', at_most => d.dead) j WHERE d.dead < 1000) l
+      FROM d CROSS JOIN LATERAL (SELECT max(e.last_at) AS last FROM pgwork.dead_errors(d.name, 1) e) l
      WHERE d.dead > 0
 )
 SELECT grade, check_name, finding, advice FROM found

@@ -1,16 +1,18 @@
--- Checks reapers, low-water marks, delayed jobs and stuck jobs. With a reaper from cron, pauses are normal: a
+-- Checks reapers, low-water marks, expired leases, delayed jobs and stuck jobs. With a reaper from cron, pauses are normal: a
 -- reaper in the last five minutes is a note. Overdue work without a running reaper is bad at once.
 -- params: none
 -- returns: grade int, check_name text, finding text, advice text
 WITH b AS (
     SELECT count(*) FILTER (WHERE at > clock_timestamp() - interval '30 s') AS alive, max(at) AS last
       FROM pgwork.heartbeats WHERE role = 'reaper' AND at <= clock_timestamp() -- later times were written before the clock was set back
+), o AS MATERIALIZED ( -- where leased rows begin: it does not read the millions of jobs that may be ready or delayed
+    SELECT o.*, q.lease_ms FROM pgwork.overdue(10000) o JOIN pgwork.queues q ON q.name = o.queue
+), expired AS (
+    SELECT coalesce(sum(o.expired), 0) AS n, min(o.expired_since) AS oldest
+      FROM o WHERE o.expired_since < clock_timestamp() - o.lease_ms * interval '1 ms'
 ), late AS (
-    -- Queue by queue, and with now(), which is not volatile, an index skips the millions of jobs that may be delayed.
-    SELECT coalesce(sum(l.n), 0) AS n, min(l.oldest) AS oldest
-      FROM pgwork.queues q
-     CROSS JOIN LATERAL (SELECT count(*) AS n, min(j.run_at) AS oldest FROM pgwork.job j
-                          WHERE j.queue = q.name AND j.state = 'delayed' AND j.run_at < now() - interval '10 s') l
+    SELECT coalesce(sum(o.due), 0) AS n, min(o.due_since) AS oldest, bool_or(o.due >= 10000) AS more
+      FROM o WHERE o.due_since < clock_timestamp() - interval '10 s'
 )
 SELECT CASE WHEN alive > 0 THEN 0 WHEN last > clock_timestamp() - interval '5 min' THEN 1 ELSE 2 END, 'reaper',
        CASE WHEN alive > 0 THEN alive || CASE WHEN alive = 1 THEN ' reaper runs' ELSE ' reapers run' END
@@ -44,8 +46,14 @@ SELECT CASE WHEN t.queue_id > 1600000000 THEN 2 ELSE 1 END, 'queue ids',
        'Find the program that creates many queues, or that enqueues into new ones and rolls back. Use permanent queues. Ids are not reused; a new schema begins with 1.'
   FROM pgwork.last_tick t WHERE t.queue_id > 1000000000
 UNION ALL
+SELECT CASE WHEN n = 0 THEN 0 WHEN oldest > clock_timestamp() - interval '5 min' AND (SELECT alive FROM b) > 0 THEN 1 ELSE 2 END, 'expired leases',
+       CASE WHEN n > 0 THEN format('expired leases that no reaper has requeued: %s, the oldest ended %s ago', n, date_trunc('second', clock_timestamp() - oldest))
+            ELSE 'no lease is overdue' END,
+       CASE WHEN n > 0 THEN 'Check that a reaper runs, and read its log. `pgwork reap --once` requeues them now.' ELSE '' END
+  FROM expired
+UNION ALL
 SELECT CASE WHEN n = 0 THEN 0 WHEN oldest > clock_timestamp() - interval '5 min' AND (SELECT alive FROM b) > 0 THEN 1 ELSE 2 END, 'delayed jobs',
-       CASE WHEN n > 0 THEN format('delayed jobs that are overdue: %s, the oldest by %s', n, date_trunc('second', clock_timestamp() - oldest))
+       CASE WHEN n > 0 THEN format('delayed jobs that are overdue: %s%s, the oldest by %s', n, CASE WHEN more THEN ' or more' END, date_trunc('second', clock_timestamp() - oldest))
             ELSE 'no delayed job is overdue' END,
        CASE WHEN n > 0 THEN 'Check that a reaper runs. If it cannot keep up, raise `reaper.batch` or run a second reaper.' ELSE '' END
   FROM late

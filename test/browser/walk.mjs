@@ -28,7 +28,7 @@ const open = async (options) => {
     page.on('console', (m) => { if (['error', 'warning'].includes(m.type())) page.said.push(m.text()); });
     page.on('pageerror', (e) => page.said.push(String(e)));
     page.on('dialog', (d) => { page.said.push('dialog: ' + d.message()); d.dismiss(); });
-    page.on('request', (r) => { if (!r.url().startsWith(read) && !r.url().startsWith(act)) page.said.push('asks ' + r.url()); });
+    page.on('request', (r) => { if (!r.url().startsWith(read) && !r.url().startsWith(act) && !r.url().startsWith(job.several)) page.said.push('asks ' + r.url()); });
     return page;
 };
 const go = async (page, url) => (await page.goto(url, { waitUntil: 'load' })).status();
@@ -41,7 +41,7 @@ const faults = async (page) => {
 const fits = (page) => page.evaluate(() => document.documentElement.scrollWidth <= window.innerWidth);
 
 const paths = ['/', '/queues', '/queue?name=mail', '/queue?name=orders', '/jobs', '/jobs?queue=mail&state=dead', '/jobs?tag=none', `/job?id=${job.evil}`, `/job?id=${job.delayed}`,
-    `/job?id=${job.gated}`, `/job?id=${job.dead}`, '/dead', '/schedules', '/schedule?name=nightly', '/workers', '/locks', '/tables', '/log', '/none'];
+    `/job?id=${job.gated}`, `/job?id=${job.dead}`, '/dead', '/schedules', '/schedule?name=nightly', '/workers', '/locks', '/tables', '/log', '/help', '/none'];
 const colours = ['/', '/jobs?queue=mail&state=dead', `/job?id=${job.gated}`];
 const some = ['/', '/queue?name=mail', '/jobs?queue=mail&state=dead', `/job?id=${job.gated}`, '/schedule?name=nightly', '/locks', '/log'];
 const looks = [['light', { colorScheme: 'light', viewport: { width: 1280, height: 860 } }], ['dark', { colorScheme: 'dark', viewport: { width: 1280, height: 860 } }],
@@ -68,6 +68,25 @@ if (pictures) for (const [name, path, options] of [['overview', '/', { colorSche
     await page.screenshot({ path: `${pictures}/doc-${name}.png` });
     await page.context().close();
 }
+
+// several databases, of which one is down
+const several = await open({ viewport: { width: 390, height: 844 } });
+is('several: the first page', await go(several, job.several + '/'), 200);
+is('several: it is accessible', await faults(several), []);
+is('several: it is not wider than the window', await fits(several), true);
+if (pictures) await several.screenshot({ path: `${pictures}/phone-databases.png`, fullPage: true });
+await several.click('th a:text-is("first")');
+await several.waitForURL('**/db/first/');
+await several.click('nav a:text-is("Queues")');
+await several.waitForURL('**/db/first/queues');
+is('several: a page of a database', await several.locator('tbody tr').count() > 1, true);
+is('several: it is accessible, too', await faults(several), []);
+await go(several, job.several + '/db/first/');
+await several.click('.findings b a >> nth=0');
+await several.waitForURL('**/db/first/help#*');
+is('several: a finding leads to its section', await several.locator('h2:target').count(), 1);
+is('several: the console says nothing', several.said, []);
+await several.context().close();
 
 // without a script it can be read
 const plain = await open({ javaScriptEnabled: false });

@@ -61,7 +61,7 @@ pgwork -q cron add nightly '0 2 * * *' -Q mail --tz Europe/Berlin >/dev/null
 # -- a viewer ----
 PGWORK_DSN=$viewer start viewer
 for path in / /queues '/queue?name=mail' "/queue?name=$(enc "$odd")" /jobs '/jobs?queue=mail&state=ready' '/jobs?tag=x' "/job?id=$evil" "/job?id=$dead&queue=mail" \
-    /dead '/dead?queue=mail' /schedules '/schedule?name=nightly' /workers /locks /tables /log /static/ui.css /static/ui.js /static/icon.svg; do
+    /dead '/dead?queue=mail' /schedules '/schedule?name=nightly' /workers /locks /tables /log /help /static/ui.css /static/ui.js /static/icon.svg; do
     is "200 $path" "$(status "$path")" 200
     is 'without an error on it' "$(grep -c 'role="alert"' "$tmp/out")" 0
     is 'with nothing raw of the database' "$(grep -c -F -e '<script>alert' -e '<img src=x' -e '<b id=x' -e '<i>' -e "$rtl" "$tmp/out")" 0
@@ -82,6 +82,19 @@ page_shows 'a queue is found by a part of its name' '/queues?part=AI' 'queue?nam
 page_shows 'dead letters are grouped by error, with numbers masked' /dead '&lt;img src=x onerror=alert(#)&gt; #'
 page_shows 'the next times of a schedule are in its zone' '/schedule?name=nightly' ' 02:00:00 +0'
 page_shows 'holders of permits' /locks '&lt;i&gt;seat'
+
+# -- what to do about a finding ----
+status /help >/dev/null
+is 'each section of the page of troubleshooting is there, with its anchor' "$(sed -n 's/^<h2 id="\(.*\)">\(.*\)<\/h2>$/\1 \2/p' "$tmp/out")" \
+    "$(sed -n 's/^## //p' "$top/doc/troubleshooting.md" | while read -r name; do echo "$(echo "$name" | tr ' ' -) $name"; done)"
+is 'and its own links lead somewhere' "$(grep -o 'href="#[^"]*"' "$tmp/out" | sed 's/.*#\(.*\)"/\1/' | sort -u | while read -r id; do grep -q " id=\"$id\"" "$tmp/out" || echo "$id"; done)" ''
+cp "$tmp/out" "$tmp/help"
+status / >/dev/null
+grep -o 'href="/help#[^"]*"' "$tmp/out" | sed 's/.*#\(.*\)"/\1/' | sort -u >"$tmp/anchors"
+is 'each finding has a link' "$(grep -c '<li class="[a-z]*"><b><a href="/help#' "$tmp/out")" "$(grep -c '<li class="[a-z]*"><b>' "$tmp/out")"
+yes 'of many checks' test "$(wc -l <"$tmp/anchors")" -gt 12
+is 'to a section that is there' "$(while read -r id; do grep -q "<h2 id=\"$id\"" "$tmp/help" || echo "$id"; done <"$tmp/anchors")" ''
+code 'every check that the doctor has, has its section' 0 sh "$top/test/lint/findings.sh"
 
 # -- metrics and health ----
 is 'metrics' "$(status /metrics) $(grep -c '^pgwork_up 1$' "$tmp/out") $(grep -c '^pgwork_queue_jobs{queue="mail",state="dead"} 1$' "$tmp/out")" '200 1 1'
@@ -210,6 +223,62 @@ is "which the page of the log shows" "$(status /log $ann) $(grep -c redrive "$tm
 PGWORK_DSN=$owner start same --act
 is 'without --act-dsn-file actions have the connection string of the pages' "$(status '/queue?name=one') $(post "token=$(sed -n 's/.*name="token" value="\([0-9a-f]*\)".*/\1/p' "$tmp/out" | head -n 1)&action=queue-pause&queue=one")" '200 303'
 
+# -- several databases ----
+two=${PGDATABASE}_two late=${PGDATABASE}_late
+of() { echo "host=$PGHOST port=$PGPORT user=$2 dbname=$1"; } # of DATABASE USER
+mkdir "$tmp/dsn" "$tmp/act"
+for name in one two late; do
+    case $name in one) of "$PGDATABASE" pgw_cli_ui ;; two) of "$two" pgw_cli_ui ;; late) of "$late" pgw_cli_ui ;; esac >"$tmp/dsn/$name.dsn"
+done
+of "$two" "$PGUSER" >"$tmp/act/two.dsn"
+of "$late" "$PGUSER" >"$tmp/act/late.dsn"
+sql "CREATE DATABASE $two"
+pgwork -q -d "$tmp/act/two.dsn" migrate
+pgwork -d "$tmp/act/two.dsn" enqueue tenant 1 2 >/dev/null
+start several -d "$tmp/dsn/one.dsn" -d "$tmp/dsn/two.dsn" -d "$tmp/dsn/late.dsn" --act --act-dsn-file "two=$tmp/act/two.dsn"
+is 'the first page has all databases' "$(status /) $(grep -c 'scope="row"' "$tmp/out")" '200 3'
+row() { tr -d '\n' <"$tmp/out" | sed 's/<tr>/\n&/g' | grep "href=\"/db/$1/\""; } # row NAME
+is 'with what the doctor says first, and their jobs' "$(row two | grep -c 'class="badge bad">bad</span> <a href="/db/two/help#[a-z-]*">.*<td class="n">2</td>')" 1
+is 'one that is down is down, and says why' "$(row late | grep -c 'class="badge bad">down</span>.*does not exist')" 1
+for path in / /queues '/queue?name=tenant' /jobs '/jobs?queue=tenant&state=ready' /dead /schedules /workers /locks /tables /log; do
+    is "200 /db/two$path" "$(status "/db/two$path") $(grep -c 'role="alert"' "$tmp/out")" '200 0'
+    is 'whose links stay in that database' "$(grep -o '\(href\|action\)="[^"]*"' "$tmp/out" | grep -v -e '="/db/two/' -e '="/static/' -e '="/"' -e '="#')" ''
+done
+is 'a page has the name of its database' "$(status /db/two/queues) $(grep -c '<title>Queues · two · pgwork</title>' "$tmp/out")" '200 1'
+is 'each database has its own queues' "$(status '/db/one/queue?name=mail') $(status '/db/one/queue?name=tenant') $(status '/db/two/queue?name=mail')" '200 404 404'
+is 'the one that is down says so on its pages' "$(status /db/late/) $(grep -c 'role="alert"' "$tmp/out" | sed 's/[1-9]/some/') $(status /db/late/queues)" '503 some 503'
+is 'no page is without a database' "$(status /queues) $(status /db/none/) $(status /db/on/queues) $(status /db/) $(status /db/two)" '404 404 404 404 200'
+status /metrics >/dev/null
+is 'metrics have the database as a label' "$(grep '^pgwork_up' "$tmp/out" | tr '\n' ' ')" 'pgwork_up{database="one"} 1 pgwork_up{database="two"} 1 pgwork_up{database="late"} 0 '
+is 'before the others' "$(grep -c -x 'pgwork_queue_jobs{database="two",queue="tenant",state="ready"} 2' "$tmp/out")" 1
+is 'each metric is described once' "$(grep '^# TYPE' "$tmp/out" | sort | uniq -d)" ''
+is 'those of one database' "$(status /db/two/metrics) $(grep '^pgwork_up' "$tmp/out")" '200 pgwork_up{database="two"} 1'
+is 'healthz counts those that are down' "$(status /healthz) $(cat "$tmp/out")" '503 1 of 3 databases do not answer'
+is 'or is about one' "$(status /db/two/healthz) $(status /db/late/healthz)" '200 503'
+press() { status "/db/$1/act" -H "Origin: $url" -H 'Sec-Fetch-Site: same-origin' --data "token=$token&action=queue-pause&queue=$2"; } # press DATABASE QUEUE
+is 'a database without a file of actions has no buttons' "$(status '/db/one/queue?name=mail') $(grep -c -e 'method="post"' -e '/confirm?' "$tmp/out")" '200 0'
+is 'another one has' "$(status '/db/two/queue?name=tenant') $(grep -c 'action="/db/two/act"' "$tmp/out" | sed 's/[1-9]/some/')" '200 some'
+token=$(sed -n 's/.*name="token" value="\([0-9a-f]*\)".*/\1/p' "$tmp/out" | head -n 1)
+is 'and acts there only' "$(press two tenant) $(press one mail) $(sql "SELECT paused FROM pgwork.queues WHERE name = 'mail'")" '303 403 f'
+press two tenant >/dev/null
+is 'then it shows what became of it' "$(grep -ci '^location: /db/two/queue?name=tenant' "$tmp/headers") $(PGDATABASE=$two sql "SELECT paused FROM pgwork.queues")" '1 t'
+sql "CREATE DATABASE $late"
+pgwork -q -d "$tmp/act/late.dsn" migrate
+served() { [ "$(status "$1")" = 200 ]; }
+yes 'one that was down comes back by itself' until_true 20 served /db/late/
+is 'then all is well' "$(status /healthz) $(status /) $(grep -c 'badge bad">down' "$tmp/out")" '200 200 0'
+PGWORK_DSN=$owner start alone -d "$tmp/dsn/one.dsn"
+is 'one database alone keeps its addresses' "$(status '/queue?name=mail') $(status /db/one/) $(status /metrics) $(grep '^pgwork_up' "$tmp/out")" '200 404 200 pgwork_up 1'
+cp "$tmp/dsn/one.dsn" "$tmp/act/one.dsn"
+cp "$tmp/dsn/one.dsn" "$tmp/dsn/a b.dsn"
+refused 'two files of one name' 2 'name their database "one"' pgwork ui -d "$tmp/dsn/one.dsn" -d "$tmp/act/one.dsn"
+refused 'a name that is none' 2 'allowed are up to 63 letters' pgwork ui -d "$tmp/dsn/one.dsn" -d "$tmp/dsn/a b.dsn"
+refused 'a file that is not there' 2 'cannot open' pgwork ui -d "$tmp/dsn/one.dsn" -d "$tmp/dsn/none.dsn"
+for file in "$tmp/act/two.dsn" "three=$tmp/act/two.dsn"; do
+    refused 'a file of actions of no database' 2 'allowed is NAME=FILE' pgwork ui -d "$tmp/dsn/one.dsn" -d "$tmp/dsn/two.dsn" --act --act-dsn-file "$file"
+done
+refused 'two files of actions for one' 2 'one database has one' pgwork ui -d "$tmp/dsn/one.dsn" --act --act-dsn-file "$tmp/act/one.dsn" --act-dsn-file "$tmp/act/two.dsn"
+
 # -- a server that is not there ----
 PGWORK_DSN='host=/nowhere' start nowhere
 is 'no server' "$(status /healthz) $(status /metrics) $(cat "$tmp/out" | grep -c '^pgwork_up 0$')" '503 200 1'
@@ -228,5 +297,6 @@ all_well 'TERM ends it' "$pid"
 is 'and it has said nothing else' "$(cat "$tmp/viewer.out" "$tmp/act.out")$(grep -vc serving "$tmp/act.err")" 0
 for p in $jobs_of_ours; do kill "$p" 2>/dev/null || :; done
 wait
+for database in $two $late; do sql "DROP DATABASE IF EXISTS $database WITH (FORCE)" 2>/dev/null; done
 sql "DROP ROLE pgw_cli_ui"
 exit 0

@@ -68,8 +68,12 @@ serve() { # serve NAME ARGS...
 }
 PGWORK_DSN=$dsn serve read
 read_url=$url
+printf %s "$dsn" >"$tmp/first.dsn"
+printf 'host=/nowhere' >"$tmp/second.dsn"
+serve several -d "$tmp/first.dsn" -d "$tmp/second.dsn"
+several=$url
 serve act --act --payloads
-if timeout 150 node "$top/test/browser/walk.mjs" "$read_url" "$url" "evil=$evil delayed=$delayed gated=$gated dead=$dead cancel=$cancel" ${PICTURES:+"$PICTURES"}; then
+if timeout 150 node "$top/test/browser/walk.mjs" "$read_url" "$url" "evil=$evil delayed=$delayed gated=$gated dead=$dead cancel=$cancel several=$several" ${PICTURES:+"$PICTURES"}; then
     pass 'the walk came to its end'
 else
     bad=1

@@ -183,7 +183,35 @@ void test_overdue_names_expired_leases_and_delayed_jobs_that_no_reaper_moves(voi
                                          "WHERE queue = 'q'"));
     TEST_ASSERT_EQUAL_STRING("1 1", kit_text(b, "SELECT expired || ' ' || due FROM "
                                                 "pgwork.overdue(1) WHERE queue = 'q'"));
+    TEST_ASSERT_EQUAL_STRING(
+        "true true", kit_text(b, "SELECT (expired_since < now() - interval '50 s') || ' ' || "
+                                 "(due_since < now() - interval '50 s') FROM pgwork.overdue() "
+                                 "WHERE queue = 'q'"));
     kit_refused(a, "PW001", "at_most", "SELECT * FROM pgwork.overdue(0)");
+}
+
+void test_a_list_of_leases_does_not_read_all_ready_jobs(void)
+{
+    struct took jobs[3];
+
+    kit_do(a, "INSERT INTO pgwork.live_job (queue) SELECT q.id FROM pgwork.queue q, "
+              "generate_series(1, 20000) WHERE q.name = 'q'");
+    TEST_ASSERT_EQUAL_INT(3, kit_claim(a, "q", 3, jobs));
+    kit_do(a, "BEGIN");
+    TEST_ASSERT_EQUAL_STRING(
+        kit_text(b, "SELECT string_agg(id || kind || holder || lease_until, ' ' ORDER BY id) FROM "
+                    "pgwork.job_list('q', 'leased')"),
+        kit_text(a, "SELECT string_agg(id || kind || holder || lease_until, ' ' ORDER BY id) FROM "
+                    "pgwork.leased_list('q')"));
+    TEST_ASSERT_LESS_THAN_INT64(
+        4000, kit_number(a, "SELECT sum(seq_tup_read + coalesce(idx_tup_fetch, 0)) FROM "
+                            "pg_stat_xact_user_tables WHERE relname = 'live_job'"));
+    kit_do(a, "COMMIT");
+    TEST_ASSERT_EQUAL_INT(2, kit_number(a, "SELECT count(*) FROM pgwork.leased_list(NULL, (SELECT "
+                                           "min(id) FROM pgwork.leased_list()))"));
+    TEST_ASSERT_EQUAL_INT(1,
+                          kit_number(a, "SELECT count(*) FROM pgwork.leased_list(at_most => 1)"));
+    kit_refused(a, "PW001", "at_most", "SELECT * FROM pgwork.leased_list(at_most => 0)");
 }
 
 void test_demand_counts_what_can_be_worked_on_and_no_further_than_asked(void)
