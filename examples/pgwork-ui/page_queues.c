@@ -22,8 +22,8 @@
 /* Queues with their doors, counts up to @p most, and minutes; @p which: a query on the view queues. */
 #define QUEUES(most, which) \
     "SELECT q.name, d.ready, d.leased, d.delayed, d.gated, d.dead, d.oldest_ms, coalesce(h.paused, q.paused), q.draining, " \
-    UI_US("h.until") ", h.reason, q.queue_limit, CASE WHEN (q.rate).semaphore IS NOT NULL THEN (SELECT l.semaphore " \
-    "FROM queue_limits(q.name) l) END, " MINUTES("m.queue = q.name") " FROM (" which ") q " \
+    UI_US("h.until") ", h.reason, q.queue_limit, (SELECT l.semaphore FROM queue_limits(q.name) l), " \
+    MINUTES("m.queue = q.name") " FROM (" which ") q " \
     "CROSS JOIN LATERAL depth(q.name, " most ", true) d LEFT JOIN LATERAL queue_holds(q.name) h ON true "
 enum { Q_NAME, Q_READY, Q_LEASED, Q_DELAYED, Q_GATED, Q_DEAD, Q_OLDEST, Q_PAUSED, Q_DRAINING, Q_UNTIL, Q_REASON, Q_LIMIT, Q_SEMAPHORE, Q_MINUTES };
 
