@@ -24,13 +24,13 @@ CREATE FUNCTION pgwork._by_head(queues text[], in_order boolean) RETURNS text[] 
 BEGIN
     RETURN ARRAY(
         SELECT t.name FROM pgwork.queue t CROSS JOIN LATERAL pgwork._mark(t.id) m
-          LEFT JOIN LATERAL (
-                SELECT h.* FROM unnest(m.lanes, m.starts, m.stops) r (lane, start, stop)
+          LEFT JOIN LATERAL (SELECT h.* FROM unnest(m.lanes, m.starts, m.stops) r (lane, start, stop)
                  CROSS JOIN LATERAL (SELECT j.lane / 2 AS priority, j.pos FROM pgwork.live_job j
                                       WHERE j.queue = t.id AND j.lane = r.lane AND j.pos > r.start AND j.pos <= r.stop
                                         AND j.token IS NULL ORDER BY j.pos LIMIT 1) h LIMIT 1) h ON true
          WHERE t.name = ANY (queues) AND CASE WHEN t.paused THEN (pgwork._end_holds(t.name)).ended > 0 ELSE true END
-         ORDER BY CASE WHEN in_order AND h.pos IS NOT NULL THEN array_position(queues, t.name) END, h.priority, h.pos);
+         ORDER BY CASE WHEN in_order AND coalesce(h.pos, (t.rate).semaphore) IS NOT NULL
+                       THEN array_position(queues, t.name) END, h.priority, h.pos);
 END $$;
 
 -- Stores the jobs of deleted rows again, as ready rows: the first row with `first` jobs, the others with `size`. The

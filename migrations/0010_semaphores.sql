@@ -28,7 +28,8 @@ CREATE TABLE pgwork.semaphore (
 );
 
 -- Free if nonce IS NULL, if the lease has ended, or if the permit belongs to a session that has
--- ended. Only the key is indexed, so taking and releasing are HOT updates.
+-- ended, or to a job that has left the gate of its queue (0015_groups.sql). Only the key is indexed,
+-- so taking and releasing are HOT updates.
 CREATE TABLE pgwork.permit (
     number      bigint,
     nonce       bigint,
@@ -39,6 +40,9 @@ CREATE TABLE pgwork.permit (
     size        integer,            -- permits of the grant
     session     integer,            -- pid, if the grant ends with the session at the latest
     holder      text,
+    queue       integer,            -- if a job has it, or had it last: the row of admitted_job
+    job         bigint,
+    seq         bigint,
     PRIMARY KEY (semaphore, slot)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 
@@ -86,14 +90,24 @@ BEGIN
     END IF;
 END $$;
 
--- The numbers of grants whose sessions have ended. They are final, and numbers are not reused: a
--- permit that another session takes meanwhile has a new number.
+-- Whether the job that has a permit is still admitted.
+CREATE FUNCTION pgwork._is_admitted(p pgwork.permit) RETURNS boolean
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+BEGIN
+    RETURN EXISTS (SELECT FROM pgwork.admitted_job a
+                    WHERE a.queue = p.queue AND a.id = p.job AND a.gate = '' AND a.seq = p.seq);
+END $$;
+
+-- The numbers of grants whose sessions have ended, or whose jobs have finished. They are final, and
+-- numbers are not reused: a permit that another session takes meanwhile has a new number.
 CREATE FUNCTION pgwork._grants_dead(semaphore integer) RETURNS bigint[]
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     RETURN ARRAY(SELECT p.number FROM pgwork.permit p
-                  WHERE p.semaphore = _grants_dead.semaphore AND p.session IS NOT NULL
-                    AND pgwork._grant_key(p.number) NOT IN (SELECT a.key FROM pgwork._advisory() a WHERE a.granted));
+                  WHERE p.semaphore = _grants_dead.semaphore AND p.nonce IS NOT NULL
+                    AND CASE WHEN p.seq IS NOT NULL THEN NOT pgwork._is_admitted(p)
+                             WHEN p.session IS NOT NULL THEN pgwork._grant_key(p.number) NOT IN (
+                                 SELECT a.key FROM pgwork._advisory() a WHERE a.granted) END);
 END $$;
 
 -- Frees permits of sessions that have ended. The caller has shut the gate, so no session takes one meanwhile.
@@ -151,19 +165,23 @@ LANGUAGE sql RETURN CASE WHEN NOT pg_try_advisory_xact_lock_shared(pgwork._lock(
     pgwork._gate_wait(s, 'sema.gate', 'is being resized or dropped by an open transaction') END;
 
 -- Locks up to n free permits for this transaction, including those of ended sessions. Skips those that others are taking.
-CREATE FUNCTION pgwork._permits_available(semaphore integer, permits integer, n integer, dead bigint[]) RETURNS integer[]
+-- had: not those that a job (true), or no job (false), had last.
+CREATE FUNCTION pgwork._permits_available(semaphore integer, permits integer, n integer, dead bigint[], had boolean)
+RETURNS integer[]
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 #variable_conflict use_column
 BEGIN
     RETURN ARRAY(SELECT p.slot FROM pgwork.permit p
                   WHERE p.semaphore = _permits_available.semaphore AND p.slot <= _permits_available.permits
                     AND (p.nonce IS NULL OR p.until <= clock_timestamp() OR p.number = ANY (dead))
+                    AND (p.seq IS NOT NULL) IS DISTINCT FROM had
                   ORDER BY p.slot LIMIT n FOR NO KEY UPDATE SKIP LOCKED);
 END $$;
 
 -- The same for several permits: all n or none. Waits for a moment for permits that others are taking, in the order of slots and
 -- with nothing locked before, so there is no deadlock. Skips those of a transaction that stays open. NULL: too few without these.
-CREATE FUNCTION pgwork._permits_together(semaphore integer, permits integer, n integer, dead bigint[]) RETURNS integer[]
+CREATE FUNCTION pgwork._permits_together(semaphore integer, permits integer, n integer, dead bigint[], had boolean)
+RETURNS integer[]
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off SET lock_timeout = '100ms' AS $$
 #variable_conflict use_column
 DECLARE
@@ -175,9 +193,10 @@ BEGIN
                 slots := ARRAY(SELECT p.slot FROM pgwork.permit p
                                 WHERE p.semaphore = _permits_together.semaphore AND p.slot <= _permits_together.permits
                                   AND (p.nonce IS NULL OR p.until <= clock_timestamp() OR p.number = ANY (dead))
+                                  AND (p.seq IS NOT NULL) IS DISTINCT FROM had
                                 ORDER BY p.slot LIMIT n FOR NO KEY UPDATE);
             ELSE
-                slots := pgwork._permits_available(semaphore, permits, n, dead);
+                slots := pgwork._permits_available(semaphore, permits, n, dead, had);
             END IF;
             IF cardinality(slots) < n THEN
                 RAISE EXCEPTION 'too few permits are free';
@@ -193,8 +212,10 @@ BEGIN
     RETURN NULL;
 END $$;
 
-CREATE FUNCTION pgwork._permits_free(semaphore integer, permits integer, n integer, dead bigint[]) RETURNS integer[]
-LANGUAGE sql RETURN CASE n WHEN 1 THEN pgwork._permits_available(semaphore, permits, n, dead) ELSE pgwork._permits_together(semaphore, permits, n, dead) END;
+CREATE FUNCTION pgwork._permits_free(semaphore integer, permits integer, n integer, dead bigint[], had boolean)
+RETURNS integer[] LANGUAGE sql
+RETURN CASE n WHEN 1 THEN pgwork._permits_available(semaphore, permits, n, dead, had)
+              ELSE pgwork._permits_together(semaphore, permits, n, dead, had) END;
 
 -- The number of permits. The caller holds the gate, so it does not change meanwhile. An older
 -- snapshot may not see a resize: locking the row fails then (40001).
@@ -214,7 +235,8 @@ END $$;
 -- The same while more permits are held than exist (permits in excess). Only a count shows what is free, and
 -- no session may take any meanwhile. So one session counts at a time. It keeps this lock until its
 -- transaction ends only if it gets permits. An extension may be in progress: its row is locked, and counts.
-CREATE FUNCTION pgwork._permits_counted(semaphore integer, permits integer, n integer, OUT slots integer[], OUT dead bigint[])
+CREATE FUNCTION pgwork._permits_counted(semaphore integer, permits integer, n integer, had boolean, OUT slots integer[],
+    OUT dead bigint[])
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '100ms' AS $$
 #variable_conflict use_column
 DECLARE
@@ -235,7 +257,7 @@ BEGIN
                                    WHERE p.semaphore = _permits_counted.semaphore AND p.nonce IS NOT NULL
                                      AND (p.until <= clock_timestamp() OR p.number = ANY (dead)) FOR NO KEY UPDATE SKIP LOCKED) f) INTO out_now;
     IF out_now + n <= permits THEN
-        slots := pgwork._permits_free(semaphore, permits, n, dead);
+        slots := pgwork._permits_free(semaphore, permits, n, dead, had);
     END IF;
     IF cardinality(slots) < n OR slots IS NULL THEN
         RAISE EXCEPTION 'too few permits are free';
@@ -244,15 +266,17 @@ EXCEPTION WHEN raise_exception OR lock_not_available THEN -- nothing is locked n
     slots := NULL;
 END $$;
 
--- Takes n permits or none. The caller holds the gate. next_ms: when the first held permit ends.
+-- Takes n permits or none. The caller holds the gate. next_ms: when the first held permit ends. job: for a job, which
+-- _open_gates() writes down. If both jobs and a session wait, a permit goes to the one kind and to the other by turns.
 CREATE FUNCTION pgwork._permits_take(was pgwork.semaphore, n integer, ttl_ms bigint, holder text, session boolean,
-    OUT token uuid, OUT until timestamptz, OUT next_ms bigint)
+    job boolean DEFAULT false, OUT token uuid, OUT until timestamptz, OUT next_ms bigint)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
     s pgwork.semaphore := pgwork._semaphore_now(was.id);
     slots integer[];
     excess boolean;
+    had boolean;
     dead bigint[] := '{}';
     fresh bigint;
     noise text := gen_random_uuid()::text; -- 122 random bits; its fixed ones are in the middle
@@ -266,15 +290,17 @@ BEGIN
         RAISE EXCEPTION 'semaphore "%" has % permits: cannot acquire %', left(s.name, 80), s.permits, n
             USING ERRCODE = 'PW002', HINT = 'acquire fewer; pgwork.sema_resize() changes the number of permits';
     END IF;
+    had := CASE WHEN job AND pgwork._turn_held(s.name) THEN true
+                WHEN NOT job AND EXISTS (SELECT FROM pgwork._permit_line(s.id)) THEN false END;
     excess := EXISTS (SELECT FROM pgwork.permit p WHERE p.semaphore = s.id AND p.slot > s.permits);
     IF excess THEN
-        SELECT c.slots, c.dead INTO slots, dead FROM pgwork._permits_counted(s.id, s.permits, n) c;
+        SELECT c.slots, c.dead INTO slots, dead FROM pgwork._permits_counted(s.id, s.permits, n, had) c;
     ELSE
-        slots := pgwork._permits_free(s.id, s.permits, n, dead);
+        slots := pgwork._permits_free(s.id, s.permits, n, dead, had);
         IF cardinality(slots) < n OR slots IS NULL THEN
             dead := pgwork._grants_dead(s.id);
             IF dead <> '{}' THEN
-                slots := pgwork._permits_free(s.id, s.permits, n, dead);
+                slots := pgwork._permits_free(s.id, s.permits, n, dead, had);
             END IF;
         END IF;
     END IF;
@@ -284,7 +310,8 @@ BEGIN
         ends := clock_timestamp() + ttl_ms * interval '1 ms';
         UPDATE pgwork.permit p
            SET number = fresh, nonce = salt, until = ends, taken_at = clock_timestamp(), size = n,
-               session = CASE WHEN _permits_take.session THEN pg_backend_pid() END, holder = _permits_take.holder
+               session = CASE WHEN _permits_take.session THEN pg_backend_pid() END, holder = _permits_take.holder,
+               queue = NULL, job = NULL, seq = NULL
          WHERE p.semaphore = s.id AND p.slot = ANY (slots);
         IF excess THEN -- last: a waiter for permits must not hold permits of another grant
             DELETE FROM pgwork.permit p
@@ -301,7 +328,8 @@ BEGIN
         token := pgwork._token(fresh, lpad(to_hex(salt), 16, '0'));
         until := ends;
     ELSE
-        SELECT ceil(extract(epoch FROM min(p.until) - clock_timestamp()) * 1000) INTO next_ms
+        SELECT least(ceil(extract(epoch FROM min(p.until) FILTER (WHERE p.seq IS NULL) - clock_timestamp()) * 1000),
+                     CASE WHEN count(p.seq) > 0 THEN 100 END) INTO next_ms -- the end of a job notifies no session
           FROM pgwork.permit p
          WHERE p.semaphore = s.id AND p.nonce IS NOT NULL AND p.until > clock_timestamp();
         IF slots IS NULL OR next_ms IS NULL THEN -- an open transaction has them, and its end is not known
@@ -586,9 +614,15 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
     s pgwork.semaphore := pgwork._semaphore(name);
+    its_queue text;
 BEGIN
     PERFORM pgwork._gate_shut(s);
     PERFORM pgwork._permits_of_the_dead(s.id);
+    SELECT t.name INTO its_queue FROM pgwork.queue t WHERE (t.rate).semaphore = s.id ORDER BY t.name LIMIT 1;
+    IF FOUND THEN
+        RAISE EXCEPTION 'semaphore "%" limits queue "%"', left(name, 80), its_queue
+            USING ERRCODE = 'PW006', HINT = 'end that with pgwork.queue_semaphore(queue, NULL)';
+    END IF;
     IF force IS NOT TRUE AND EXISTS (SELECT FROM pgwork.permit p WHERE p.semaphore = s.id AND p.nonce IS NOT NULL AND p.until > clock_timestamp()) THEN
         RAISE EXCEPTION 'permits of semaphore "%" are held', left(name, 80)
             USING ERRCODE = 'PW006', HINT = 'wait until they are released, or pass force => true: then the next extend of each holder fails';
@@ -604,7 +638,8 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT s.name, s.permits,
            (SELECT count(*)::integer FROM pgwork.permit p
              WHERE p.semaphore = s.id AND p.nonce IS NOT NULL AND p.until > clock_timestamp()
-               AND (p.session IS NULL OR pgwork._grant_key(p.number) IN (SELECT a.key FROM a WHERE a.granted))),
+               AND (p.session IS NULL OR pgwork._grant_key(p.number) IN (SELECT a.key FROM a WHERE a.granted))
+               AND (p.seq IS NULL OR pgwork._is_admitted(p))),
            (SELECT count(*)::integer FROM a WHERE a.key = pgwork._turn_key(s.name) AND NOT a.shared)
       FROM pgwork.semaphore s WHERE ($1 IS NULL OR s.name = $1) AND pgwork._knows_holders()
      ORDER BY s.name
@@ -614,10 +649,11 @@ CREATE FUNCTION pgwork.sema_holders(name text) RETURNS TABLE (number bigint, per
     pid integer)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     WITH a AS MATERIALIZED (SELECT * FROM pgwork._advisory())
-    SELECT p.number, count(*)::integer, min(p.holder), min(p.taken_at), min(p.until), min(p.session)
+    SELECT p.number, count(*)::integer, min(p.holder), min(p.taken_at), nullif(min(p.until), 'infinity'), min(p.session)
       FROM pgwork.permit p
      WHERE p.semaphore = (SELECT s.id FROM pgwork.semaphore s WHERE s.name = $1) AND p.nonce IS NOT NULL AND p.until > clock_timestamp()
        AND (p.session IS NULL OR pgwork._grant_key(p.number) IN (SELECT a.key FROM a WHERE a.granted)) AND pgwork._knows_holders()
+       AND (p.seq IS NULL OR pgwork._is_admitted(p))
      GROUP BY p.number ORDER BY min(p.taken_at), p.number
 $$;
 
@@ -675,11 +711,11 @@ COMMENT ON TABLE pgwork.semaphore IS 'Counting semaphores.';
 COMMENT ON TABLE pgwork.permit IS 'One row per permit, with the grant that holds it.';
 COMMENT ON FUNCTION pgwork.sema_create(text, integer) IS 'Creates a semaphore. Does nothing if it exists with the same number of permits.';
 COMMENT ON FUNCTION pgwork.sema_resize(text, integer) IS 'Changes the number of permits, even while permits are held. If more are held than the new number, the rest are removed as they are released, and nothing is granted until then. Waits up to ten seconds for open transactions that have just taken or released permits. Commit at once: until then no session can take, extend or release permits, and gets PW006 after a second.';
-COMMENT ON FUNCTION pgwork.sema_drop(text, boolean) IS 'Removes a semaphore; refuses while permits are held unless forced. Waits as sema_resize() does. Commit at once, too.';
+COMMENT ON FUNCTION pgwork.sema_drop(text, boolean) IS 'Removes a semaphore; refuses while permits are held unless forced, and while it limits a queue. Waits as sema_resize() does. Commit at once, too.';
 COMMENT ON FUNCTION pgwork.sema_acquire(text, integer, bigint, text, boolean) IS 'Takes n permits for ttl_ms, all or none; commit at once: until then no other session can have them. token NULL: not enough are free (the first is released in next_ms at the latest), or another session waits in front. session: the permits are released when this session ends.';
 COMMENT ON FUNCTION pgwork.sema_wait(text, integer, bigint, text, boolean, bigint, boolean, bigint) IS 'Like sema_acquire(), but waits for the turn, at most wait_ms. token NULL and next_ms given: this session is at the head of the queue; LISTEN pgwork_sema_<schema>, and call again with turn => true at a notification or after next_ms (with false it goes to the end); or sema_leave(), also after an error. patience_ms: the server ends a session that is idle at the head for so long, by idle_session_timeout.';
 COMMENT ON FUNCTION pgwork.sema_leave(text) IS 'Leaves the head of the queue.';
 COMMENT ON FUNCTION pgwork.sema_extend(text, uuid, bigint) IS 'Extends the lease of permits to ttl_ms from now; returns its end. NULL: the lease had ended, the permits are lost.';
 COMMENT ON FUNCTION pgwork.sema_release(text, uuid) IS 'Releases the permits of a token; false: their lease had ended, and other sessions may have them. A session''s permits are free at once, even if the transaction is rolled back.';
 COMMENT ON FUNCTION pgwork.sema_list(text) IS 'Permits, held permits and waiting sessions of one semaphore or all.';
-COMMENT ON FUNCTION pgwork.sema_holders(text) IS 'The grants that are held; pid: they end with that session.';
+COMMENT ON FUNCTION pgwork.sema_holders(text) IS 'The grants that are held; pid: they end with that session; until NULL: they end with the job.';

@@ -13,8 +13,9 @@ ALTER TABLE pgwork.queue
     ADD group_terms integer NOT NULL DEFAULT 0; -- grows when a limit of the queue or of one of its groups changes
 CREATE OR REPLACE VIEW pgwork.queues AS SELECT * FROM pgwork.queue; -- with these
 
--- At most n jobs are admitted in each per_ms, and burst of them at once. n = 0: no rate.
-CREATE TYPE pgwork._pace AS (n integer, per_ms bigint, burst integer);
+-- At most n jobs are admitted in each per_ms, and burst of them at once; of a queue, each with a permit of a semaphore.
+-- n = 0: no rate. A queue that has only a semaphore has the fastest rate, which no rate of an operator can be.
+CREATE TYPE pgwork._pace AS (n integer, per_ms bigint, burst integer, semaphore integer);
 ALTER TABLE pgwork.queue
     ADD rate pgwork._pace, ADD group_rate pgwork._pace, -- of all jobs together; of each group that has none of its own
     ADD rated boolean NOT NULL DEFAULT false,           -- there is or was a rate of the queue or of one of its groups
@@ -22,6 +23,7 @@ ALTER TABLE pgwork.queue
 
 -- A job that waits to be admitted has a gate, its group, and a place in the line there: by priority, then by id. A queue
 -- with a limit or a rate has a gate of its own, '', after those of the groups. A job without a group has the group '' there.
+CREATE INDEX queue_semaphore ON pgwork.queue (((rate).semaphore)) WHERE (rate).semaphore IS NOT NULL;
 CREATE INDEX delayed_job_gate ON pgwork.delayed_job (queue, gate, place) WHERE gate IS NOT NULL;
 
 -- The settings of a group that differ from those of its queue.
@@ -69,6 +71,7 @@ CREATE TABLE pgwork.gate_rate (
     low   bigint NOT NULL, -- gated jobs lie behind this place, unless an event says otherwise; the highest: none
     at    bigint NOT NULL, -- when to look again; without gated jobs, when the row says nothing any more
     free  integer, terms integer NOT NULL, -- places in the limit that were left, under these group_terms; or NULL
+    short_since bigint, short_at bigint, -- of a queue that lacks permits: since when; when a claim last found too few
     waits boolean NOT NULL GENERATED ALWAYS AS (low < 9223372036854775807) STORED, PRIMARY KEY (key, version)
 ) WITH (autovacuum_vacuum_scale_factor = 0.05);
 CREATE INDEX gate_rate_at ON pgwork.gate_rate (queue, waits, at);
@@ -256,8 +259,9 @@ BEGIN
           FROM (SELECT g.gate, g.low, g.terms, g.places AS n FROM g UNION ALL
                 SELECT d.gate, d.low, d.terms, -1 FROM d) p GROUP BY p.gate, p.terms HAVING sum(p.n) > 0
     ) SELECT count(*) INTO n FROM d;
-    IF n = 0 THEN RETURN; END IF;
-    PERFORM pgwork._wake(t.name, n) FROM pgwork.queue t WHERE t.id = _hand_on.queue AND t.notify;
+    PERFORM CASE WHEN (t.rate).semaphore IS NOT NULL THEN pgwork._call_line((t.rate).semaphore)
+                 WHEN t.notify AND n > 0 THEN pgwork._wake(t.name, n) END
+       FROM pgwork.queue t WHERE t.id = _hand_on.queue;
 END $$;
 
 -- For unfinished jobs that are dead, cancelled or delayed now. The policy of the group decides whether a job that is
@@ -334,7 +338,8 @@ BEGIN
                               ORDER BY p.version DESC LIMIT 1) p ON true
          CROSS JOIN LATERAL (
                SELECT o.gate, c.* FROM (SELECT coalesce((p.was).gate, (
-                          SELECT e.gate FROM pgwork.gate_event e WHERE e.key = k ORDER BY e.id DESC LIMIT 1)) AS gate) o
+                          SELECT e.gate FROM pgwork.gate_event e WHERE e.key = k ORDER BY e.id DESC LIMIT 1),
+                          CASE k WHEN pgwork._gate_lock(q.id, '') THEN '' END) AS gate) o -- its events may be gone
                  LEFT JOIN pgwork.group_rule r ON r.queue = q.id AND r.grp = o.gate
                 CROSS JOIN LATERAL (
                       SELECT (CASE o.gate WHEN '' THEN q.rate ELSE coalesce(r.rate, q.group_rate) END).*) c OFFSET 0) g
@@ -352,8 +357,9 @@ CREATE TYPE pgwork._rate_passed AS (gate text, room bigint, shut boolean, n bigi
 -- `tick`: this transaction ends at once, so it may lock rows of admitted jobs, for which their holders must wait.
 -- If the settings have changed since `q` was read, it does nothing, and done is false: the next claim or tick does it.
 -- rates: of those of these gates that have one. most: so many may pass each of them; of a group one at least.
+-- permits: the numbers of those that were taken for jobs that pass the gate of the queue; NULL: they need none.
 CREATE FUNCTION pgwork._open_gates(q pgwork.queue, keys bigint[], floor bigint, tick boolean, rates pgwork._rate_now[],
-    most bigint, OUT n bigint, OUT passed pgwork._rate_passed[], OUT done boolean)
+    most bigint, permits bigint[], OUT n bigint, OUT passed pgwork._rate_passed[], OUT done boolean)
 LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET jit = off
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 DECLARE now_is CONSTANT timestamptz := pgwork._now();
@@ -393,7 +399,8 @@ BEGIN
             SELECT d.ctid AS at, d.place, CASE WHEN r.fit IS NOT NULL THEN pgwork._weight(d.meta, r.burst) END AS weight
               FROM pgwork.delayed_job d WHERE d.queue = q.id AND d.gate = r.gate AND d.place > r.start ORDER BY d.place
              LIMIT CASE WHEN r.fit IS NULL THEN r.n
-                        ELSE least(r.n, r.fit, greatest(_open_gates.most, (r.gate <> '')::integer)) END) w
+                        ELSE least(r.n, r.fit, greatest(least(_open_gates.most, CASE r.gate WHEN ''
+                                   THEN cardinality(permits) END), (r.gate <> '')::integer)) END) w
     ), l AS MATERIALIZED (
         SELECT c.*, l.at = c.at IS TRUE AS locked FROM c LEFT JOIN LATERAL (
                SELECT d.ctid AS at FROM pgwork.delayed_job d WHERE d.ctid = c.at FOR UPDATE SKIP LOCKED) l ON true
@@ -417,6 +424,13 @@ BEGIN
         INSERT INTO pgwork.admitted_job (queue, id, gate, low, terms)
         SELECT q.id, d.id, d.gate, d.place, q.group_terms FROM d UNION ALL
         SELECT q.id, n.id, n.grp, pgwork._place(n.priority, n.id), q.group_terms FROM next n
+        RETURNING id, gate, seq
+    ), permitted AS (
+        UPDATE pgwork.permit p SET queue = q.id, job = a.id, seq = a.seq, until = 'infinity',
+               holder = pgwork._cut_text(format('job %s of queue "%s"', a.id, q.name), 255)
+          FROM (SELECT a.id, a.seq, permits[row_number() OVER ()] AS number FROM a
+                 WHERE a.gate = '' AND permits <> '{}') a
+         WHERE p.semaphore = (q.rate).semaphore AND p.slot = (a.number & 16383)::integer
     ), high AS MATERIALIZED ( -- full now, and a job may wait before the place where the next search begins
         SELECT r.gate, r.start, a.ctid AS at
           FROM (SELECT r.gate, r.start FROM vacancy r WHERE r.n = 0 AND NOT r.shut AND r.fit IS NULL UNION ALL
@@ -443,41 +457,106 @@ BEGIN
 END $$;
 
 -- Writes down how far the rates have got, which job is the next at each gate, and when: now, if only `most` stopped it.
-CREATE FUNCTION pgwork._note_rates(q pgwork.queue, rates pgwork._rate_now[], passed pgwork._rate_passed[]) RETURNS void
-LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
-SET enable_mergejoin = off AS $$
+-- short: whether a claim found too few permits for the jobs of the queue; it is to look again in 100 ms. NULL: a tick.
+CREATE FUNCTION pgwork._note_rates(q pgwork.queue, rates pgwork._rate_now[], passed pgwork._rate_passed[],
+    short boolean) RETURNS void LANGUAGE plpgsql
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 BEGIN
     WITH w AS MATERIALIZED (
         SELECT t.gate, t.now_ns, t.step, t.burst, t.was, t.at, coalesce(t.tat + p.taken * t.step, t.tat) AS tat,
                coalesce(w.place - 1, 9223372036854775807) AS low,
                CASE WHEN NOT p.shut AND (t.gate <> '' OR q.queue_limit IS NOT NULL) THEN p.room - p.n END AS free,
-               p.shut OR p.n >= p.room AS full, w.weight
+               p.shut OR p.n >= p.room AS full, w.weight, p.n,
+               t.gate = '' AND short AND p.n < p.room AND w.weight > 0 AS lacks
           FROM unnest(rates) t LEFT JOIN unnest(passed) p ON p.gate = t.gate
           LEFT JOIN LATERAL (
                 SELECT d.place, pgwork._weight(d.meta, t.burst) AS weight FROM pgwork.delayed_job d
                  WHERE d.queue = q.id AND d.gate = t.gate AND d.place > p.last ORDER BY d.place LIMIT 1) w ON true
     ), n AS MATERIALIZED ( -- full: who makes room leaves an event
         SELECT w.*, CASE WHEN w.weight IS NULL THEN w.tat WHEN w.full THEN 9223372036854775807
-                         ELSE greatest(w.now_ns, w.tat + (w.weight - w.burst) * w.step) END AS next FROM w
+                         ELSE greatest(w.now_ns + CASE WHEN w.lacks THEN 100000000 ELSE 0 END,
+                                       w.tat + (w.weight - w.burst) * w.step) END AS next,
+               CASE WHEN short IS NULL THEN (w.was).short_since WHEN w.lacks AND w.n > 0 THEN w.now_ns
+                    WHEN w.lacks THEN coalesce((w.was).short_since, w.now_ns) END AS since,
+               CASE WHEN short IS NULL THEN (w.was).short_at WHEN w.lacks THEN w.now_ns END AS seen FROM w
     ), d AS (
         DELETE FROM pgwork.gate_rate o WHERE o.ctid = ANY (ARRAY(
             SELECT n.at FROM n
              WHERE n.weight IS NULL AND n.next <= n.now_ns
-                OR (n.tat, n.low, n.next, n.free, q.group_terms) IS DISTINCT FROM (greatest((n.was).tat, n.now_ns),
-                   (n.was).low, greatest((n.was).at, n.now_ns), (n.was).free, (n.was).terms))) RETURNING o.gate
-    ) INSERT INTO pgwork.gate_rate (key, queue, gate, tat, low, at, free, terms)
-      SELECT pgwork._gate_lock(q.id, n.gate), q.id, n.gate, n.tat, n.low, n.next, n.free, q.group_terms FROM n
+                OR (n.tat, n.low, n.next, n.free, q.group_terms, n.since) IS DISTINCT FROM (
+                   greatest((n.was).tat, n.now_ns), (n.was).low, greatest((n.was).at, n.now_ns), (n.was).free,
+                   (n.was).terms, (n.was).short_since))) RETURNING o.gate
+    ) INSERT INTO pgwork.gate_rate (key, queue, gate, tat, low, at, free, terms, short_since, short_at)
+      SELECT pgwork._gate_lock(q.id, n.gate), q.id, n.gate, n.tat, n.low, n.next, n.free, q.group_terms, n.since,
+             n.seen FROM n
        WHERE n.step IS NOT NULL AND (n.at IS NULL OR n.gate IN (SELECT d.gate FROM d))
          AND (n.weight IS NOT NULL OR n.next > n.now_ns);
 END $$;
 
+-- Queues that wait for permits of a semaphore. One that has not looked for a second is passed over.
+CREATE FUNCTION pgwork._permit_line(semaphore integer)
+RETURNS TABLE (id integer, name text, notify boolean, since bigint) LANGUAGE plpgsql STABLE
+SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+BEGIN
+    RETURN QUERY SELECT t.id, t.name, t.notify, p.short_since FROM pgwork.queue t CROSS JOIN LATERAL (
+            SELECT p.short_since, p.short_at FROM pgwork.gate_rate p WHERE p.key = pgwork._gate_lock(t.id, '')
+             ORDER BY p.version DESC LIMIT 1) p
+      WHERE (t.rate).semaphore = _permit_line.semaphore AND NOT t.paused AND p.short_since IS NOT NULL
+        AND abs(p.short_at - pgwork._now_ns()) < 1000000000; -- also if the clock was set back
+END $$;
+
+-- Lets the first of them look now: a permit may be free.
+CREATE FUNCTION pgwork._call_line(semaphore integer) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE first record;
+BEGIN
+    SELECT * INTO first FROM pgwork._permit_line(_call_line.semaphore) l ORDER BY l.since LIMIT 1;
+    IF NOT FOUND THEN RETURN; END IF;
+    PERFORM pgwork._add_gate_event(first.id, '');
+    PERFORM pgwork._wake(first.name, 1) WHERE first.notify;
+END $$;
+
+-- Takes permits for jobs at the gate of the queue, up to `most`, and leaves one for each queue that has waited longer.
+-- The gate is locked. Never waits for long: a claim must not wait for a semaphore that is being resized.
+CREATE FUNCTION pgwork._permits_for_jobs(q pgwork.queue, most bigint, OUT numbers bigint[], OUT short boolean)
+LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+DECLARE
+    s pgwork.semaphore; one bigint; older bigint; room bigint; dead bigint[];
+    asked CONSTANT bigint := (SELECT count(*) FROM (SELECT FROM pgwork.delayed_job d
+                                                     WHERE d.queue = q.id AND d.gate = '' LIMIT most) d);
+BEGIN
+    numbers := '{}';
+    short := asked > 0;
+    IF NOT short OR NOT pg_try_advisory_xact_lock_shared(pgwork._lock('sema.gate', (q.rate).semaphore)) THEN
+        RETURN;
+    END IF;
+    SELECT * INTO s FROM pgwork.semaphore t WHERE t.id = (q.rate).semaphore;
+    older := (SELECT count(*) FROM pgwork._permit_line(s.id) l WHERE l.id <> q.id AND l.since < coalesce((
+        SELECT p.short_since FROM pgwork.gate_rate p WHERE p.key = pgwork._gate_lock(q.id, '')
+         ORDER BY p.version DESC LIMIT 1), pgwork._now_ns()));
+    room := asked;
+    IF older > 0 THEN
+        dead := pgwork._grants_dead(s.id);
+        room := (SELECT count(*) - older FROM pgwork.permit p WHERE p.semaphore = s.id AND p.slot <= s.permits
+                    AND (p.nonce IS NULL OR p.until <= clock_timestamp() OR p.number = ANY (dead)));
+        PERFORM pgwork._call_line(s.id) WHERE room > -older;
+    END IF;
+    FOR i IN 1 .. CASE WHEN s.id IS NULL THEN 0 ELSE least(room, asked) END LOOP
+        one := (SELECT pgwork.token_number(t.token) FROM pgwork._permits_take(s, 1, 86400000, NULL, false, true) t);
+        EXIT WHEN one IS NULL;
+        numbers := numbers || one;
+    END LOOP;
+    short := cardinality(numbers) < asked;
+END $$;
 
 -- Takes up events of up to `most` gates of a queue, behind `start`, and looks at gates whose rate lets jobs pass,
 -- behind the time `since`. How many jobs became ready. Jobs that pass a rate start at once: as many as a claim wants,
--- and one at a tick if none is ready, for workers that find enough in other queues.
+-- and one at a tick if none is ready, for workers that find enough in other queues. A tick takes no permits: a ready
+-- job that nobody claims would keep one from others.
 CREATE FUNCTION pgwork._take_up(q pgwork.queue, most integer, start bigint, floor bigint, since bigint, tick boolean)
 RETURNS bigint LANGUAGE plpgsql AS $$
-DECLARE keys bigint[]; n bigint := 0; rates pgwork._rate_now[]; wanted bigint := most; o record;
+DECLARE
+    keys bigint[]; n bigint := 0; rates pgwork._rate_now[]; wanted bigint := most; o record;
+    permits bigint[]; short boolean;
 BEGIN
     IF tick AND q.rated THEN wanted := CASE WHEN pgwork._any_ready(q.id) THEN 0 ELSE 1 END; END IF;
     FOR i IN 1 .. CASE WHEN q.gated IS NULL THEN 1 ELSE 2 END LOOP -- the gate of the queue comes second
@@ -485,9 +564,18 @@ BEGIN
         IF q.rated THEN keys := keys || pgwork._lock_due(q.id, keys, most, since, tick); END IF;
         CONTINUE WHEN keys = '{}';
         IF q.rated THEN rates := pgwork._rates_now(q, keys); END IF;
-        o := pgwork._open_gates(q, keys, floor, tick, rates, greatest(wanted - n, 0));
+        IF (q.rate).semaphore IS NOT NULL THEN
+            SELECT p.numbers, CASE WHEN NOT tick THEN p.short END INTO permits, short
+              FROM pgwork._permits_for_jobs(q, CASE WHEN NOT tick AND pgwork._gate_lock(q.id, '') = ANY (keys)
+                                                    THEN greatest(wanted - n, 0) ELSE 0 END) p;
+        END IF;
+        o := pgwork._open_gates(q, keys, floor, tick, rates, greatest(wanted - n, 0), permits);
         n := n + o.n;
-        IF rates <> '{}' AND o.done THEN PERFORM pgwork._note_rates(q, rates, o.passed); END IF;
+        IF cardinality(permits) > o.n THEN -- no job needs the others
+            UPDATE pgwork.permit p SET number = NULL, nonce = NULL FROM unnest(permits) u
+             WHERE p.semaphore = (q.rate).semaphore AND p.slot = (u & 16383)::integer AND p.seq IS NULL;
+        END IF;
+        IF rates <> '{}' AND o.done THEN PERFORM pgwork._note_rates(q, rates, o.passed, short); END IF;
     END LOOP;
     RETURN n;
 END $$;
@@ -523,6 +611,9 @@ BEGIN
     IF NOT FOUND OR current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
         RETURN 0;
     END IF;
+    IF ((r.q).rate).semaphore IS NOT NULL THEN -- ticks leave all its events and times to claims
+        SELECT m.floor, m.floor_at INTO r.recent, r.since FROM pgwork._gate_mark((r.q).id) m;
+    END IF;
     n := pgwork._take_up(r.q, most, r.recent, r.floor, r.since, false);
     IF n = 0 AND (r.q).rated THEN RETURN coalesce(-pgwork._rate_wait((r.q).id, r.since), 0); END IF;
     RETURN n;
@@ -540,20 +631,23 @@ END $$;
 
 CREATE FUNCTION pgwork.gated_ms(queues text[] DEFAULT NULL) RETURNS bigint LANGUAGE sql STABLE
 SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-    SELECT min(pgwork._rate_wait(t.id, (pgwork._gate_mark(t.id)).recent_at))
-      FROM pgwork.queue t WHERE t.rated AND NOT t.paused AND (queues IS NULL OR t.name = ANY (queues))
+    SELECT min(pgwork._rate_wait(t.id, CASE WHEN (t.rate).semaphore IS NULL THEN m.recent_at ELSE m.floor_at END))
+      FROM pgwork.queue t CROSS JOIN LATERAL pgwork._gate_mark(t.id) m
+     WHERE t.rated AND NOT t.paused AND (queues IS NULL OR t.name = ANY (queues))
 $$;
 
--- Moves ready jobs that were enqueued before their queue got a limit to its gate. Moves whole rows, of several jobs.
+-- Moves ready jobs that were enqueued before their queue got a limit to its gate. Moves whole rows, of several jobs. If
+-- each needs a permit, moves all ready jobs: a requeued job that nobody claims would keep its permit from others.
 CREATE FUNCTION pgwork._gate_backlog(q pgwork.queue, batch integer) RETURNS void LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
-DECLARE at tid[]; m CONSTANT pgwork.mark := pgwork._mark(q.id);
+DECLARE at tid[]; ids bigint[]; m CONSTANT pgwork.mark := pgwork._mark(q.id);
 BEGIN
     at := ARRAY(SELECT j.at FROM unnest(m.lanes, m.starts, m.stops) r (lane, start, stop) CROSS JOIN LATERAL (
         SELECT j.ctid AS at FROM pgwork.live_job j
          WHERE j.queue = q.id AND j.lane = r.lane AND j.pos > r.start AND j.pos <= r.stop AND j.token IS NULL
-           AND NOT EXISTS (SELECT FROM pgwork.admitted_job a WHERE a.queue = q.id AND a.id = coalesce(j.id, j.pos)
-                              AND a.gate = '' OFFSET 0) ORDER BY j.pos LIMIT batch FOR UPDATE SKIP LOCKED) j LIMIT batch);
+           AND ((q.rate).semaphore IS NOT NULL OR NOT EXISTS (SELECT FROM pgwork.admitted_job a
+                 WHERE a.queue = q.id AND a.id = coalesce(j.id, j.pos) AND a.gate = '' OFFSET 0))
+         ORDER BY j.pos LIMIT batch FOR UPDATE SKIP LOCKED) j LIMIT batch);
     IF at = '{}' THEN RETURN; END IF;
     WITH d AS (DELETE FROM pgwork.live_job j WHERE j.ctid = ANY (at) RETURNING j AS jobs
     ), w AS (
@@ -563,7 +657,10 @@ BEGIN
                (d.jobs).lease_ms, k.kind, (d.jobs).key, (d.jobs).error, (d.jobs).tags, k.payload, (d.jobs).body,
                coalesce((d.jobs).grp, ''), (d.jobs).expires_at, (d.jobs).meta, '', pgwork._place((d.jobs).lane / 2, k.id)
           FROM d CROSS JOIN LATERAL pgwork._jobs(d.jobs) k
-    ) INSERT INTO pgwork.gate_event (queue, gate, place) VALUES (q.id, '', -1);
+        RETURNING id
+    ), e AS (INSERT INTO pgwork.gate_event (queue, gate, place) VALUES (q.id, '', -1)
+    ) SELECT array_agg(w.id) INTO ids FROM w;
+    PERFORM pgwork._leave(q.id, ids, '') WHERE (q.rate).semaphore IS NOT NULL;
 END $$;
 
 -- The clock was set back: times in gate_rate can lie far ahead, and the marks with them.
@@ -687,6 +784,30 @@ BEGIN
     IF NOT FOUND THEN PERFORM pgwork._queue(queue); END IF;
 END $$;
 
+-- The pace of a queue with these, and its rate without a semaphore, see above.
+CREATE FUNCTION pgwork._queue_pace(n integer, per_ms bigint, burst integer, semaphore integer) RETURNS pgwork._pace
+LANGUAGE sql IMMUTABLE RETURN CASE WHEN n IS NOT NULL THEN (n, per_ms, coalesce(burst, n), semaphore)::pgwork._pace
+    WHEN semaphore IS NOT NULL THEN (1000000, 1, 1000000, semaphore)::pgwork._pace END;
+CREATE FUNCTION pgwork._only_rate(pace pgwork._pace) RETURNS pgwork._pace LANGUAGE sql IMMUTABLE
+RETURN CASE WHEN (pace).n <= 1000 * (pace).per_ms THEN pace END;
+
+-- Limits how many jobs of these queues together are leased: each has a permit of the semaphore. A permit is free again
+-- when the row of its job in admitted_job is gone: so no call that finishes jobs has to release it. NULL: no semaphore.
+CREATE FUNCTION pgwork.queue_semaphore(queue text, semaphore text) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE q pgwork.queue := pgwork._queue(queue); s pgwork.semaphore;
+BEGIN
+    IF semaphore IS NOT NULL THEN
+        s := pgwork._semaphore(semaphore);
+        PERFORM pgwork._gate_pass(s);
+        PERFORM pgwork._semaphore(semaphore) WHERE (pgwork._semaphore_now(s.id)).id IS NULL; -- it was dropped just now
+    END IF;
+    PERFORM pgwork._add_gate_event(q.id, '');
+    UPDATE pgwork.queue t SET group_terms = t.group_terms + 1, rated = t.rated OR s.id IS NOT NULL, rate = (
+           SELECT pgwork._queue_pace(r.n, r.per_ms, r.burst, s.id) FROM pgwork._only_rate(t.rate) r) WHERE t.id = q.id;
+    IF NOT FOUND THEN PERFORM pgwork._queue(queue); END IF;
+END $$;
+
 -- At most n jobs of the queue are admitted in each per_ms, and burst of them at once; n NULL: no rate.
 CREATE FUNCTION pgwork.queue_rate(queue text, n integer, per_ms bigint DEFAULT 1000, burst integer DEFAULT NULL)
 RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -696,7 +817,7 @@ BEGIN
     PERFORM pgwork._check_rate(n, per_ms, coalesce(burst, n)) WHERE n IS NOT NULL;
     PERFORM pgwork._add_gate_event(q.id, '');
     UPDATE pgwork.queue t SET group_terms = t.group_terms + 1, rated = t.rated OR n IS NOT NULL,
-           rate = CASE WHEN n IS NOT NULL THEN (n, per_ms, coalesce(burst, n))::pgwork._pace END WHERE t.id = q.id;
+           rate = pgwork._queue_pace(n, per_ms, burst, (t.rate).semaphore) WHERE t.id = q.id;
     IF NOT FOUND THEN PERFORM pgwork._queue(queue); END IF;
 END $$;
 
@@ -706,8 +827,8 @@ CREATE FUNCTION pgwork.group_rate(queue text, grp text, n integer, per_ms bigint
 #variable_conflict use_variable
 DECLARE
     q pgwork.queue := pgwork._queue(queue);
-    new pgwork._pace := CASE WHEN n IS NULL THEN (0, 0, 0)::pgwork._pace
-                             ELSE (n, per_ms, coalesce(burst, n))::pgwork._pace END;
+    new pgwork._pace := CASE WHEN n IS NULL THEN (0, 0, 0, NULL)::pgwork._pace
+                             ELSE pgwork._queue_pace(n, per_ms, burst, NULL) END;
 BEGIN
     PERFORM pgwork._check_group(grp) WHERE grp IS NOT NULL;
     PERFORM pgwork._check_rate(n, per_ms, coalesce(burst, n)) WHERE n IS NOT NULL;
@@ -822,11 +943,13 @@ END $$;
 CREATE FUNCTION pgwork.queue_limits(queue text DEFAULT NULL)
 RETURNS TABLE (queue text, queue_limit integer, rate_n integer, rate_per_ms bigint, rate_burst integer,
     next_at timestamptz, group_limit integer, group_retry text, group_rate_n integer, group_rate_per_ms bigint,
-    group_rate_burst integer)
+    group_rate_burst integer, semaphore text)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-    SELECT t.name, t.queue_limit, (t.rate).n, (t.rate).per_ms, (t.rate).burst,
-           CASE WHEN (t.rate).n > 0 THEN pgwork._next_at(t.id, '') END, t.group_limit, t.group_retry, nullif((t.group_rate).n, 0), nullif((t.group_rate).per_ms, 0), nullif((t.group_rate).burst, 0)
-      FROM pgwork.queue t WHERE $1 IS NULL OR t.name = $1 ORDER BY t.name
+    SELECT t.name, t.queue_limit, r.n, r.per_ms, r.burst,
+           CASE WHEN r.n > 0 THEN pgwork._next_at(t.id, '') END, t.group_limit, t.group_retry,
+           nullif((t.group_rate).n, 0), nullif((t.group_rate).per_ms, 0), nullif((t.group_rate).burst, 0), s.name
+      FROM pgwork.queue t CROSS JOIN LATERAL pgwork._only_rate(t.rate) r
+      LEFT JOIN pgwork.semaphore s ON s.id = (t.rate).semaphore WHERE $1 IS NULL OR t.name = $1 ORDER BY t.name
 $$;
 
 CREATE VIEW pgwork.groups AS
@@ -834,10 +957,11 @@ SELECT q.name AS queue, g.* FROM pgwork.queue q CROSS JOIN LATERAL pgwork.group_
 
 COMMENT ON FUNCTION pgwork.group_set IS 'Sets the limit and the retry policy of a group, or without grp of all groups of a queue.';
 COMMENT ON FUNCTION pgwork.queue_limit IS 'Limits how many jobs of the queue are ready or leased at a time. NULL: no limit.';
+COMMENT ON FUNCTION pgwork.queue_semaphore IS 'Each leased job of the queue has a permit of the semaphore. NULL: no semaphore.';
 COMMENT ON FUNCTION pgwork.queue_rate IS 'At most n jobs of the queue are admitted per per_ms; n NULL: no rate.';
 COMMENT ON FUNCTION pgwork.group_rate IS 'The same for a group, or with grp NULL for each without one of its own.';
 COMMENT ON FUNCTION pgwork.gated_ms IS 'In how many ms a rate lets a job of these queues pass; NULL: none waits.';
-COMMENT ON FUNCTION pgwork.queue_limits IS 'Limits and rates of queues, and when a rate lets the next job pass.';
+COMMENT ON FUNCTION pgwork.queue_limits IS 'Limits, semaphores and rates of queues, and when a rate lets the next job pass.';
 COMMENT ON FUNCTION pgwork.group_reset IS 'Deletes the settings of a group, so that those of its queue apply again.';
 COMMENT ON FUNCTION pgwork.group_hold IS 'Admits no job of the group for for_ms, or until group_unblock(). Returns the end.';
 COMMENT ON FUNCTION pgwork.group_unblock IS 'Ends a hold. Jobs that stop the group give up their places. Returns their number.';

@@ -22,9 +22,10 @@
 /* Queues with their doors, counts up to @p most, and minutes; @p which: a query on the view queues. */
 #define QUEUES(most, which) \
     "SELECT q.name, d.ready, d.leased, d.delayed, d.gated, d.dead, d.oldest_ms, coalesce(h.paused, q.paused), q.draining, " \
-    UI_US("h.until") ", h.reason, q.queue_limit, " MINUTES("m.queue = q.name") " FROM (" which ") q " \
+    UI_US("h.until") ", h.reason, q.queue_limit, (SELECT l.semaphore FROM queue_limits(q.name) l), " \
+    MINUTES("m.queue = q.name") " FROM (" which ") q " \
     "CROSS JOIN LATERAL depth(q.name, " most ", true) d LEFT JOIN LATERAL queue_holds(q.name) h ON true "
-enum { Q_NAME, Q_READY, Q_LEASED, Q_DELAYED, Q_GATED, Q_DEAD, Q_OLDEST, Q_PAUSED, Q_DRAINING, Q_UNTIL, Q_REASON, Q_LIMIT, Q_MINUTES };
+enum { Q_NAME, Q_READY, Q_LEASED, Q_DELAYED, Q_GATED, Q_DEAD, Q_OLDEST, Q_PAUSED, Q_DRAINING, Q_UNTIL, Q_REASON, Q_LIMIT, Q_SEMAPHORE, Q_MINUTES };
 
 /* $1: behind this name; $2: so many; $3: with this in their names */
 #define SOME_QUEUES \
@@ -400,6 +401,11 @@ static void queue_notes(req *r, const PGresult *res)
              "<p class=\"note\">Limit: %s jobs of this queue are leased at a time. The others are "
              "gated.</p>",
              cell(res, 0, Q_LIMIT));
+    if (cell(res, 0, Q_SEMAPHORE))
+        html(b,
+             "<p class=\"note\">Semaphore: each leased job has a permit of <bdi>%s</bdi>. The "
+             "others are gated.</p>",
+             cell(res, 0, Q_SEMAPHORE));
 }
 
 static int group_row(const pgw_group_info *g, void *arg)

@@ -21,6 +21,7 @@ enum {
     W_UNTIL,
     W_REASON,
     W_LIMIT,
+    W_SEMAPHORE,
     W_READY,
     W_LEASED,
     W_WORKERS,
@@ -31,9 +32,11 @@ enum {
     W_STUCK_AT
 };
 static const char why_sql[] = "SELECT coalesce(h.paused, q.paused), " UI_US(
-    "h.until") ", h.reason, q.queue_limit, d.ready, d.leased, w.n, w.running, w.places, "
+    "h.until") ", h.reason, q.queue_limit, l.semaphore, d.ready, d.leased, w.n, w.running, "
+               "w.places, "
                "(extract(epoch FROM clock_timestamp() - t.at) * 1000)::bigint, s.error, " UI_US(
                    "s.again_at") " FROM queues q LEFT JOIN LATERAL queue_holds(q.name) h ON true "
+                                 "CROSS JOIN LATERAL queue_limits(q.name) l "
                                  "CROSS JOIN LATERAL depth(q.name, 1000, true) d"
                                  " CROSS JOIN LATERAL (SELECT count(*) AS n, "
                                  "coalesce(sum(running), 0) AS running, coalesce(sum(concurrency), "
@@ -179,11 +182,18 @@ static void why_gated(reasons *why, const PGresult *q)
     int before = why->count;
     o.group = group;
     if (h) page_ok(why->r, pgw_groups_each(h, cell(why->job, 0, J_QUEUE), &o, why_group, why));
-    if (!cell(q, 0, W_LIMIT) || (group && why->count > before)) return;
-    buf *b = reason(why, "bad");
-    html(b, "It waits at the limit of its queue: %s jobs are leased at a time.",
-         cell(q, 0, W_LIMIT));
-    reason_end(why);
+    if (group && why->count > before) return;
+    if (cell(q, 0, W_LIMIT)) {
+        html(reason(why, "bad"),
+             "It waits at the limit of its queue: %s jobs are leased at a time.",
+             cell(q, 0, W_LIMIT));
+        reason_end(why);
+    }
+    if (cell(q, 0, W_SEMAPHORE)) {
+        html(reason(why, "bad"), "It waits for a permit of the semaphore <bdi>%s</bdi>.",
+             cell(q, 0, W_SEMAPHORE));
+        reason_end(why);
+    }
 }
 
 static void why_delayed(reasons *why, const PGresult *q)

@@ -46,6 +46,7 @@ static int queue_each(const pgw_queue_info *q, void *arg)
             out_int(&o, "limit", q->limit);
         out_rate(&o, q->rate);
         out_time(&o, "next_at", q->next_us);
+        out_text(&o, "semaphore", q->semaphore);
         queue_out_depth(&o, q->depth);
         out_int(&o, "lease_ms", q->opts->lease_ms);
         out_int(&o, "max_attempts", q->opts->max_attempts);
@@ -79,6 +80,7 @@ static int queue_each(const pgw_queue_info *q, void *arg)
         table_text(&l->rows, NULL);
     else
         table_int(&l->rows, q->limit);
+    table_text(&l->rows, q->semaphore);
     table_rate(&l->rows, q->rate);
     return 0;
 }
@@ -92,12 +94,13 @@ static int queue_list(cli *c, int argc, char **argv)
         .synopsis = "queue list [--at-most N]",
         .about = "Lists all queues with their counts and settings. STATE is open, paused (no\n"
                  "claims), held until a time (no claims until then), draining (no enqueues) or\n"
-                 "closed (neither). LIMIT and RATE are those of `queue limit` and `queue rate`.",
+                 "closed (neither). LIMIT, SEMAPHORE and RATE are those of `queue limit`,\n"
+                 "`queue semaphore` and `queue rate`.",
         .more = "Ends with 1 when there are none.",
     };
     static const char *const headings[] = {
-        "QUEUE",   "STATE",  "READY>",    "LEASED>",    "DELAYED>", "GATED>", "DEAD>",
-        "OLDEST>", "LEASE>", "ATTEMPTS>", "RETENTION>", "LIMIT>",   "RATE"};
+        "QUEUE",   "STATE",  "READY>",    "LEASED>",    "DELAYED>", "GATED>",    "DEAD>",
+        "OLDEST>", "LEASE>", "ATTEMPTS>", "RETENTION>", "LIMIT>",   "SEMAPHORE", "RATE"};
     args a;
     int code = opts_parse(c, &a, &use, opts, argc, argv);
     if (code != OPTS_GO) return code;
@@ -299,6 +302,27 @@ static int queue_limit(cli *c, int argc, char **argv)
     return pgw_queue_limit(c->h, a.at[0], (int)limit) < 0 ? cli_fail_at(c->h) : CLI_DONE;
 }
 
+static int queue_semaphore(cli *c, int argc, char **argv)
+{
+    static const usage use = {
+        .synopsis = "queue semaphore NAME SEMAPHORE|none",
+        .about =
+            "Each leased job of the queue has a permit of the semaphore. So that is a limit for\n"
+            "several queues together, and for programs that use `pgwork sem run`.\n"
+            "none removes it.",
+        .min = 2,
+        .max = 2,
+        .missing = "NAME and SEMAPHORE",
+    };
+    args a;
+    int code = opts_parse(c, &a, &use, queue_no_options, argc, argv);
+    if (code != OPTS_GO) return code;
+    const char *semaphore = strcmp(a.at[1], "none") == 0 ? NULL : a.at[1];
+    if ((code = cli_open(c, false)) != CLI_DONE) return code;
+    pgw_status st = pgw_queue_semaphore(c->h, a.at[0], semaphore);
+    return st < 0 ? cli_fail_at(c->h) : CLI_DONE;
+}
+
 static int queue_rate(cli *c, int argc, char **argv)
 {
     pgw_rate_opts o = PGW_RATE_OPTS_INIT;
@@ -423,20 +447,20 @@ static int queue_depth(cli *c, int argc, char **argv)
 
 int cmd_queue(cli *c, int argc, char **argv)
 {
-    static const verb verbs[] = {{"list", "", queue_list},     {"create", "", queue_create},
-                                 {"set", "", queue_set},       {"pause", "", queue_pause},
-                                 {"resume", "", queue_resume}, {"drain", "", queue_drain},
-                                 {"hold", "", queue_hold},     {"unhold", "", queue_unhold},
-                                 {"purge", "", queue_purge},   {"drop", "", queue_drop},
-                                 {"depth", "", queue_depth},   {"limit", "", queue_limit},
-                                 {"rate", "", queue_rate},     {NULL, NULL, NULL}};
+    static const verb verbs[] = {
+        {"list", "", queue_list},   {"create", "", queue_create},       {"set", "", queue_set},
+        {"pause", "", queue_pause}, {"resume", "", queue_resume},       {"drain", "", queue_drain},
+        {"hold", "", queue_hold},   {"unhold", "", queue_unhold},       {"purge", "", queue_purge},
+        {"drop", "", queue_drop},   {"depth", "", queue_depth},         {"limit", "", queue_limit},
+        {"rate", "", queue_rate},   {"semaphore", "", queue_semaphore}, {NULL, NULL, NULL}};
     static const usage use = {
         .synopsis = "queue list [--at-most N]\nqueue create|set NAME [OPTIONS]\n"
                     "queue pause|resume|drain|unhold NAME...\n"
                     "queue hold NAME --for TIME|--until WHEN [--reason TEXT]\nqueue purge NAME "
                     "[--state STATE]\n"
                     "queue drop NAME [--force]\nqueue depth NAME [--at-most N]\n"
-                    "queue limit NAME N|none\nqueue rate NAME N|none [--per TIME] [--burst N]",
+                    "queue limit NAME N|none\nqueue semaphore NAME SEMAPHORE|none\nqueue rate NAME "
+                    "N|none [--per TIME] [--burst N]",
         .about = "Manages queues. The first enqueue creates a queue, and so does `create`.\n"
                  "\n"
                  "  list      list all queues with their counts and settings\n"
@@ -451,10 +475,11 @@ int cmd_queue(cli *c, int argc, char **argv)
                  "  drop      remove a queue\n"
                  "  depth     count the jobs of one queue\n"
                  "  limit     limit how many of its jobs are leased at a time\n"
+                 "  semaphore limit that for several queues together\n"
                  "  rate      limit how many of its jobs are started per second, or per hour",
         .more = "Options of a verb: `pgwork queue create --help`.",
         .missing = "list, create, set, pause, resume, hold, unhold, drain, purge, drop, depth, "
-                   "limit or rate",
+                   "limit, semaphore or rate",
     };
     return opts_dispatch(c, &use, verbs, NULL, argc, argv);
 }

@@ -445,7 +445,7 @@ static int sem_each_grant(const pgw_sema_grant *g, void *arg)
     table_int(&l->rows, g->permits);
     table_text(&l->rows, g->holder);
     table_text(&l->rows, text_time(time, g->taken_us));
-    table_text(&l->rows, text_time(time, g->until_us));
+    table_text(&l->rows, g->until_us != PGW_NONE ? text_time(time, g->until_us) : NULL);
     table_int(&l->rows, g->pid);
     return 0;
 }
@@ -457,7 +457,7 @@ static int sem_list(cli *c, int argc, char **argv)
         .synopsis = "sem list [NAME]",
         .about = "Lists all semaphores, or the holders of NAME. Permits with a PID are released\n"
                  "when that process of the server ends. Permits with PID 0 are released when\n"
-                 "their lease ends.",
+                 "their lease ends, and without a time in UNTIL when their job does.",
         .more = "Exit code 1: nothing was found.",
         .max = 1,
     };

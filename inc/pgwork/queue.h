@@ -145,6 +145,25 @@ PGW_API pgw_status pgw_queue_unhold(pgw *h, const char *queue);
  */
 PGW_API pgw_status pgw_queue_limit(pgw *h, const char *queue, int limit);
 /**
+ * Limits how many jobs of several queues are leased at a time, together: each leased job has a
+ * permit of the semaphore, as other programs can (pgw_sema_acquire()). The others are gated.
+ *
+ * @param h          the handle
+ * @param queue      its name
+ * @param semaphore  its name; NULL: no semaphore
+ * @returns
+ * - PGW_OK
+ * - PGW_ENOTFOUND: there is no such queue, or no such semaphore
+ * - PGW_ELOCKED: an open transaction is resizing or dropping the semaphore
+ * @note Jobs that are leased at the time of the call keep running, without a permit. A reaper gates
+ *   the jobs that are ready at that time, a thousand at each tick.
+ *
+ *     st = pgw_sema_create(h, "partner", 4); // the partner's API stands 4 calls at a time
+ *     if (st == PGW_OK) st = pgw_queue_semaphore(h, "invoices", "partner");
+ *     if (st == PGW_OK) st = pgw_queue_semaphore(h, "reports", "partner");
+ */
+PGW_API pgw_status pgw_queue_semaphore(pgw *h, const char *queue, const char *semaphore);
+/**
  * Deletes the jobs of a state that exist when the call begins, never leased ones.
  *
  * @param h        the handle
@@ -217,6 +236,7 @@ typedef struct pgw_queue_info {
     const pgw_rate_opts *rate; /* NULL: none; see pgw_queue_rate() */
     int64_t
         next_us; /* server's clock: when the rate lets the next job pass; 0: none waits for it */
+    const char *semaphore; /* NULL: none; see pgw_queue_semaphore() */
 } pgw_queue_info;
 typedef struct pgw_queues_opts {
     size_t struct_size;

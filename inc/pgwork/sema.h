@@ -76,7 +76,8 @@ PGW_API pgw_status pgw_sema_resize(pgw *h, const char *name, int permits);
  * @returns
  * - PGW_OK
  * - PGW_ENOTFOUND
- * - PGW_ELOCKED: permits are out, and @p force is false; or as for a resize
+ * - PGW_ELOCKED: permits are out, and @p force is false; it limits a queue (pgw_queue_semaphore());
+ *   or as for a resize
  */
 PGW_API pgw_status pgw_sema_drop(pgw *h, const char *name, bool force);
 
@@ -208,9 +209,9 @@ PGW_API pgw_status pgw_semas_each(pgw *h, int (*fn)(const pgw_sema_info *info, v
 
 typedef struct pgw_sema_grant {
     size_t struct_size;
-    uint64_t number; /* of its token; the nonce is the holder's secret */
-    const char *holder;
-    int64_t taken_us, until_us; /* server's clock */
+    uint64_t number;            /* of its token; the nonce is the holder's secret */
+    const char *holder;         /* of a job: its id and its queue */
+    int64_t taken_us, until_us; /* server's clock; until_us PGW_NONE: until its job ends */
     int permits;
     int pid; /* of the session with which they end; PGW_NONE: they end only by time */
 } pgw_sema_grant;

@@ -42,6 +42,7 @@ struct pgw_load {
     int64_t rows;
     int64_t position; /* the last one that was drawn before it */
     bool expiring;    /* some of its jobs expire */
+    bool gated;       /* all its jobs have to pass a gate */
 
     /* by batches: copies of the jobs, each with its strings in one block */
     pgw_job_spec *jobs;
@@ -216,7 +217,8 @@ static int64_t load_due(const pgw_load *l, const pgw_job_spec *j)
     const int64_t now = load_now(l);
 
     if (j->delay_ms > 0) return now + j->delay_ms * 1000;
-    if (j->group != NULL && j->run_at_us < now) return now; /* the next tick takes it to its gate */
+    if ((j->group != NULL || l->gated) && j->run_at_us < now)
+        return now; /* the next tick takes it to its gate */
     return j->run_at_us > now ? j->run_at_us : 0;
 }
 
@@ -319,6 +321,7 @@ static pgw_status load_read_open(pgw *h, const pgw__rows *rows, void *ctx)
     if (most < l->max_bytes) l->max_bytes = most;
     l->server_us = pgw__rows_time_us(rows, 0, 3);
     l->position = pgw__rows_int(rows, 0, 5);
+    l->gated = pgw__rows_int(rows, 0, 6) != 0;
     l->clock_us = pgw__clock_us();
     if (pgw__rows_int(rows, 0, 2) == 0) return PGW_OK;
     return pgw__pq_fail(h, PGW_EPAUSED, "the queue is being drained and accepts no jobs",

@@ -142,6 +142,15 @@ pgw_status pgw_queue_limit(pgw *h, const char *queue, int limit)
     return st == PGW_OK ? pgw__ask(h, PGW__SQL_QUEUE_LIMIT, params) : st;
 }
 
+pgw_status pgw_queue_semaphore(pgw *h, const char *queue, const char *semaphore)
+{
+    const pgw__param params[] = {P_TEXT(queue), P_TEXT(semaphore), P_END};
+    pgw_status st = pgw__check_queue(h, queue);
+
+    if (st == PGW_OK && semaphore != NULL) st = pgw__check_any_name(h, "semaphore", semaphore);
+    return st == PGW_OK ? pgw__ask(h, PGW__SQL_QUEUE_SEMAPHORE, params) : st;
+}
+
 /* ---- the end of jobs and queues ---- */
 
 static pgw_status queue_purge(pgw *h, int64_t *deleted, const char *queue, const char *state)
@@ -269,6 +278,7 @@ static pgw_status queue_read_each(pgw *h, const pgw__rows *rows, void *ctx)
             pgw__rows_null(rows, row, 22) ? PGW_UNLIMITED : (int)pgw__rows_int(rows, row, 22);
         info.rate = pgw__ask_rate(&rate, rows, row, 23);
         info.next_us = pgw__rows_time_us(rows, row, 26);
+        info.semaphore = pgw__rows_text(rows, row, 27, NULL);
         stop = each->fn(&info, each->arg);
     }
     return count > 0 ? PGW_OK : PGW_OUTCOME_EMPTY;

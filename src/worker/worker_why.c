@@ -12,7 +12,7 @@ static const char *const why_words[] = {
     [WHY_PAUSED] = "is paused: resume it to claim jobs",
     [WHY_HELD] = "is held until a time: none of its jobs can be claimed before",
     [WHY_DELAYED] = "has only delayed jobs: none can be claimed yet",
-    [WHY_GATED] = "has only gated jobs: they wait for others of their group, or for a rate"};
+    [WHY_GATED] = "has only gated jobs: they wait for others of their group, a permit or a rate"};
 
 bool pgw__worker_why_init(pgw_worker *w, size_t queues)
 {

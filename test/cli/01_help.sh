@@ -17,7 +17,7 @@ for command in $commands; do
     code "$command has a page" 0 test -f "$top/doc/man/pgwork-$command.1" -o "$command" = version
     yes "$command --help fits in 100 columns" awk 'length > 100 { exit 1 }' "$tmp/out"
 done
-for verb in list create set pause resume hold unhold drain purge drop depth; do
+for verb in list create set pause resume hold unhold drain purge drop depth limit semaphore; do
     code "queue $verb --help" 0 pgwork queue $verb --help
     yes "queue $verb --help has a usage" grep -q "^usage: pgwork queue $verb" "$tmp/out"
 done

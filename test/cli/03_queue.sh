@@ -10,7 +10,7 @@ code 'set' 0 pgwork queue set a --lease 10
 is 'set changes what is given only' "$(pgwork --json queue list | sed 's/.*"lease_ms":\([0-9]*\),"max_attempts":\([0-9]*\).*/\1 \2/')" '10000 5'
 refused 'set of a queue that is not there' 1 'none_such' pgwork queue set none_such --lease 10
 code 'list' 0 pgwork queue list
-yes 'list in columns' grep -q '^a  *open  *0  *0  *0  *0  *0  *-  *10s  *5  *7d00h  *-  *-$' "$tmp/out"
+yes 'list in columns' grep -q '^a  *open  *0  *0  *0  *0  *0  *-  *10s  *5  *7d00h  *-  *-  *-$' "$tmp/out"
 code 'list --json' 0 pgwork queue list --json
 json 'list --json is JSON' "$tmp/out"
 
@@ -24,6 +24,21 @@ refused 'no enqueues while draining' 1 . pgwork enqueue a y
 code 'resume' 0 pgwork queue resume a
 yes 'open shows' sh -c 'pgwork queue list | grep -q "^a  *open"'
 code 'claims again' 0 pgwork claim a
+
+pgwork queue create shared
+pgwork sem create partner 1
+code 'semaphore' 0 pgwork queue semaphore shared partner
+yes 'list shows the semaphore' sh -c 'pgwork queue list | grep -q "^shared .* partner  *-$"'
+pgwork enqueue shared one two >/dev/null
+is 'one job is claimed at a time' "$(pgwork claim shared -n 2 | wc -l)" 1
+yes 'the semaphore names the job' sh -c 'pgwork sem list partner | grep -q "^ *[0-9]*  *1  *job [0-9]* of queue \"shared\"  *[^ ]*Z  *-  *0$"'
+refused 'a semaphore that limits a queue stays' 1 'semaphore "partner" limits queue "shared"' pgwork sem drop partner --force
+refused 'no such semaphore' 1 'there is no semaphore "nope"' pgwork queue semaphore shared nope
+refused 'which semaphore' 2 'NAME and SEMAPHORE' pgwork queue semaphore shared
+code 'no semaphore' 0 pgwork queue semaphore shared none
+is 'no limit any more' "$(pgwork claim shared -n 2 | wc -l)" 1
+code 'and it can be dropped' 0 pgwork sem drop partner --force
+code 'the queue, too' 0 pgwork queue drop shared --force
 
 refused 'one of several is not there' 1 'none_such' pgwork queue pause none_such a
 is 'the others are done all the same' "$(pgwork queue list --json | grep -c '"queue":"a","paused":true')" 1

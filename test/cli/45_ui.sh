@@ -128,6 +128,11 @@ pgwork queue limit two 1
 pgwork enqueue two a >/dev/null
 gated=$(pgwork enqueue two b)
 why 'at the limit of its queue' "$gated" 'It waits at the limit of its queue: 1 jobs'
+pgwork sem create partner 1
+pgwork queue semaphore two partner
+why 'without a permit' "$gated" 'It waits for a permit of the semaphore <bdi>partner</bdi>'
+page_shows 'its queue shows the semaphore' /queue?name=two 'has a permit of <bdi>partner</bdi>'
+pgwork queue semaphore two none
 pgwork reap --once >/dev/null 2>&1
 sql "SELECT FROM pgwork.claim('{mail}', 1, 'gone', 100)"
 sleep 0.2

@@ -157,6 +157,10 @@ VERB(queue_unhold)
 {
     return pgw_queue_unhold(h, name);
 }
+VERB(queue_semaphore)
+{
+    return pgw_queue_semaphore(h, name, NULL);
+}
 VERB(queue_drain)
 {
     return pgw_queue_drain(h, name);
@@ -335,6 +339,7 @@ static const struct {
     ROW(queue_hold, 0),
     ROW(queue_unhold, 0),
     ROW(queue_rate, 0),
+    ROW(queue_semaphore, 0),
     ROW(queue_drain, 0),
     ROW(queue_resume, 0),
     ROW(queue_purge, 0),

@@ -102,10 +102,12 @@ void test_every_verb_wants_a_handle_and_a_name(void)
         TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queue_resume(h, queue));
         TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queue_hold(h, queue, NULL));
         TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queue_unhold(h, queue));
+        TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queue_semaphore(h, queue, "s"));
         TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queue_purge(h, queue, PGW_STATE_ANY, NULL));
         TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queue_drop(h, queue, true));
         TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queue_depth(h, queue, PGW_UNLIMITED, &depth));
     }
+    TEST_ASSERT_EQUAL(PGW_EINVAL, pgw_queue_semaphore(FAKE_H, "q", ""));
     TEST_ASSERT_EQUAL_INT(0, fake.calls);
 }
 
@@ -251,14 +253,14 @@ static int each(const pgw_queue_info *q, void *arg)
     F_TEXT("q"), F_INT(1), F_INT(0), F_INT(3), F_INT(4), F_INT(5), F_INT(6), F_INT(7), F_INT(8),  \
         F_INT(1), F_TEXT("drop"), F_INT(9), F_INT(0), F_INT(10), F_INT(11), F_INT(12), F_INT(13), \
         F_INT(14), F_INT(15), F_INT(16), F_INT(17), F_TEXT("429"), F_INT(20), F_INT(21),          \
-        F_INT(22), F_INT(23), F_INT(24)
+        F_INT(22), F_INT(23), F_INT(24), F_TEXT("s")
 
 void test_queues_are_shown_until_the_caller_has_enough(void)
 {
     static const fake_cell answer[] = {QUEUE_ROW, QUEUE_ROW, QUEUE_ROW};
     int enough = 2;
 
-    FAKE_ROWS(answer, 27);
+    FAKE_ROWS(answer, 28);
     TEST_ASSERT_EQUAL(PGW_OK, pgw_queues_each(FAKE_H, COUNTED(NULL, 100), each, &enough));
     TEST_ASSERT_EQUAL_INT(0, enough);
     fake.rows = 0;

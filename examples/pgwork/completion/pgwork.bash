@@ -64,7 +64,7 @@ _pgwork() {
     case $command in
     migrate) own="--dry-run" verbs="up status" queue= ;;
     queue)
-        verbs="list create set pause resume hold unhold limit drain purge drop depth rate"
+        verbs="list create set pause resume hold unhold limit drain purge drop depth rate semaphore"
         case $verb in
         list) own="--at-most" queue= ;;
         depth) own="--at-most" ;;
