@@ -162,14 +162,14 @@ $(B)/bench/%: $(B)/obj/bench/%.o $(STATIC)
 	$(LINK) -pie -o $@ $^ $(PQ_LIBS)
 
 # chaos runs (test/chaos/README.md)
-CHAOS_ROLE := role role_producer role_worker role_sql role_group role_coord hist
+CHAOS_ROLE := role role_producer role_worker role_sql role_group role_rate role_coord hist
 CHAOS_DRIVER := driver nemesis hist
 CHAOS_PROXY := proxy hist
 CHAOS_SINK := sink hist
 CHAOS_TRUTH := truth row hist
-CHAOS_CHECK_TEST := test_check model check check_job check_live check_group check_other hist
-CHAOS_CHECK := check_main check check_job check_live check_group check_other hist
-CHAOS_SURVIVE := survive check check_job check_live check_group check_other hist
+CHAOS_CHECK_TEST := test_check model check check_job check_live check_group check_rate check_other hist
+CHAOS_CHECK := check_main check check_job check_live check_group check_rate check_other hist
+CHAOS_SURVIVE := survive check check_job check_live check_group check_rate check_other hist
 chaos-programs: $(addprefix $(B)/chaos/chaos-,role driver proxy sink truth check check-test survive) $(B)/chaos/full.so
 $(B)/obj/chaos/%.o: test/chaos/%.c Makefile
 	@mkdir -p $(@D)

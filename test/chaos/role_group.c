@@ -11,22 +11,28 @@
 
 static int made; /* numbers given out */
 
-/* Adds a few jobs, each of a group of its own. */
+/* Adds a few jobs, each of a group of its own; or urgent ones, of one group. */
 static int64_t add(int64_t *call)
 {
     char sql[2000], kinds[500] = "", groups[500] = "", priorities[200] = "";
-    const int queue = GROUPED + draw(4), n = 1 + draw(5), first = made + 1;
+    const int queue = GROUPED + draw(4), n = 1 + draw(5), first = made + 1,
+              urgent = draw(6) ? -1 : draw(GROUPS);
     PGresult *res = NULL;
 
     for (int i = 0; i < n; i++) {
         const char *comma = i ? "," : "";
         const size_t k = strlen(kinds), g = strlen(groups), p = strlen(priorities);
         snprintf(kinds + k, sizeof(kinds) - k, "%s%d.%d", comma, hist_proc, ++made);
-        if (queue == 9 && draw(4) == 0)
+        if (urgent >= 0)
+            snprintf(groups + g, sizeof(groups) - g, "%sg%d", comma, urgent);
+        else if (queue == 9 && draw(4) == 0)
             snprintf(groups + g, sizeof(groups) - g, "%sNULL", comma);
         else
             snprintf(groups + g, sizeof(groups) - g, "%sg%d", comma, draw(GROUPS));
-        snprintf(priorities + p, sizeof(priorities) - p, "%s%d", comma, draw(4) ? 1 : draw(3));
+        snprintf(priorities + p, sizeof(priorities) - p, "%s%d", comma,
+                 urgent >= 0 ? 0
+                 : draw(4)   ? 1
+                             : draw(3));
     }
     snprintf(sql, sizeof(sql),
              "SELECT FROM pgwork.enqueue_many('q%d', array_fill('1'::jsonb, ARRAY[%d]), kinds => "
@@ -121,15 +127,24 @@ static void change_limit(int queue)
     if (st == PGW_OK) fired(C_group_limit);
 }
 
+/* The rates of the others stay as they are. */
+static void change_rate(void)
+{
+    pgw_rate_opts o = PGW_RATE_OPTS_INIT;
+    o.n = 2 + draw(10), o.burst = 1 + draw(4);
+    if (pgw_group_rate(h, "q11", "g5", draw(4) ? &o : NULL) == PGW_OK) fired(C_rate_change);
+}
+
 void role_keeper(void)
 {
     h = open_handle();
     while (going()) {
         int64_t n = 0, call;
         pgw_status st;
-        switch (draw(10)) {
+        switch (draw(rates_on() ? 11 : 10)) {
         case 0:
-        case 1: hold(GROUPED + draw(4), GROUPS - 1 - draw(2)); break;
+        case 1: hold(rated_or(GROUPED + draw(4)), GROUPS - 1 - draw(2)); break;
+        case 10: change_rate(); break;
         case 2:
         case 3: change_limit(GROUPED + draw(4)); break;
         case 4: unblock(draw(3) ? 8 : 9, draw(GROUPS)); break;

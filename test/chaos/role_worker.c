@@ -17,6 +17,7 @@ typedef struct hand { /* jobs that are held */
     int64_t lease_ms;
     pgw_ref refs[MAX_JOBS];
     int64_t calls[MAX_JOBS];
+    bool urgent[MAX_JOBS];
 } hand;
 
 static void begin(enum op op, hand *j, size_t from, size_t n, int64_t what)
@@ -62,7 +63,7 @@ static void take(hand *j, int64_t call, pgw_status st, pgw_batch *batch, int max
     j->n = pgw_batch_count(batch);
     for (size_t i = 0; i < j->n; i++) {
         const pgw_job *job = pgw_batch_job(batch, i);
-        j->refs[i] = pgw_job_ref(job);
+        j->refs[i] = pgw_job_ref(job), j->urgent[i] = pgw_job_priority(job) == 0;
         hist_add(call, 'e', OP_got, j->queue, j->refs[i].id, (int64_t)j->refs[i].token.number,
                  (int64_t)j->refs[i].token.nonce, pgw_job_attempt(job), made_of(pgw_job_kind(job)),
                  j->lease_ms);
@@ -146,7 +147,9 @@ void role_worker(void)
     h = open_handle();
     while (going()) {
         if (!done)
-            j.queue = draw(4) == 0 ? GROUPED + draw(4) : draw(8) == 0 ? 4 + draw(2) : draw(4);
+            j.queue = rated_or(draw(4) == 0   ? GROUPED + draw(4)
+                               : draw(8) == 0 ? 4 + draw(2)
+                                              : draw(4));
         j.lease_ms = 1000 + draw(1500);
         claim(&j, sizes[draw(5)], done);
         done = false;
@@ -161,6 +164,28 @@ void role_worker(void)
     pgw_close(h);
 }
 
+/* The first urgent one of them goes to the end, and is held for half a minute: with a limit of 2
+ * its group goes on by the other place, and forgets no urgent job that waits. */
+static bool keep_urgent(hand *j)
+{
+    for (size_t i = 0; i < j->n; i++)
+        if (j->urgent[i]) {
+            const pgw_ref it = j->refs[i];
+            j->refs[i] = j->refs[j->n - 1], j->refs[j->n - 1] = it;
+            return true;
+        }
+    return false;
+}
+
+static void hold_on(hand *j, size_t i)
+{
+    const int64_t end = now_us() + 32000000;
+    while (now_us() < end && going() && !calm()) {
+        nap_ms(1500);
+        verb(OP_ext, j, i, 1, j->lease_ms);
+    }
+}
+
 /* Holds jobs of groups for long, and finishes one after the other: groups are full, others wait. */
 void role_slow(void)
 {
@@ -170,8 +195,10 @@ void role_slow(void)
     while (going()) {
         j.queue = draw(8) ? GROUPED + draw(4) : 4, j.lease_ms = 6000; /* 4: ticks */
         claim(&j, 33, false);
+        const bool keep = j.queue >= 8 && draw(2) && keep_urgent(&j);
         for (size_t i = 0; i < j.n; i++) {
             nap_ms(calm() ? 0 : draw(200));
+            if (keep && i == j.n - 1) hold_on(&j, i);
             const bool dead = j.queue == 8 && !calm() && draw(40) == 0; /* it stops its group */
             verb(dead ? OP_ded : OP_don, &j, i, 1, 0);
         }
@@ -187,7 +214,7 @@ static pgw_verdict handle(pgw_task *task, void *arg)
 {
     const pgw_job *job = pgw_task_job(task);
     const pgw_ref ref = pgw_job_ref(job);
-    const int queue = pgw_job_queue(job)[1] - '0', what = calm() ? 0 : (int)(ref.id % 16);
+    const int queue = atoi(pgw_job_queue(job) + 1), what = calm() ? 0 : (int)(ref.id % 16);
 
     (void)arg;
     hist(0, 'e', OP_got, queue, ref.id, (int64_t)ref.token.number, (int64_t)ref.token.nonce,
@@ -210,11 +237,12 @@ static void log_error(pgw_log_level level, const char *module, const char *messa
 
 void role_runtime(void)
 {
-    const char *queues[] = {"q0", "q1", "q2", "q3", "q4", "q5", "q6", "q7", "q8", "q9"};
+    const char *queues[] = {"q0", "q1", "q2", "q3", "q4",  "q5",
+                            "q6", "q7", "q8", "q9", "q10", "q11"};
     pgw_worker_spec spec = PGW_WORKER_SPEC_INIT;
     pgw_worker *w = NULL;
 
-    spec.queues = queues, spec.queues_count = QUEUES, spec.handler = handle;
+    spec.queues = queues, spec.queues_count = rates_on() ? QUEUES : RATED, spec.handler = handle;
 
     pgw_conf_set_log(conf, PGW_LOG_WARN, log_error, NULL);
     pgw_conf_set(conf, "holder", "runtime");
