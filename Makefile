@@ -265,6 +265,9 @@ chaos: chaos-programs cli
 	test/chaos/chaos.sh $$(($(MINUTES) * 60)) $(SEED)
 chaos-mutants: chaos-programs cli
 	test/chaos/mutants.sh
+# runs with one seed after another, until so much is reached; STATE is the account, so that it can be continued
+chaos-long: chaos-programs cli
+	STATE='$(STATE)' OPERATIONS='$(OPERATIONS)' FIRINGS='$(FIRINGS)' RUNS='$(RUNS)' SECONDS_EACH='$(SECONDS_EACH)' SEED='$(SEED)' test/chaos/long.sh
 
 # Servers that are lost under load: failovers to a standby, everything killed at once, a full disk, backups. Half an hour;
 # TIMES=2: each only so often.
@@ -462,7 +465,8 @@ clean:
 
 help:
 	@echo 'build:  all lib shared static cli examples gen-sql clean'
-	@echo 'test:   check check-it check-asan check-ubsan check-tsan check-valgrind check-models check-abi check-fuzz cover fuzz chaos chaos-mutants check-surroundings'
+	@echo 'test:   check check-it check-asan check-ubsan check-tsan check-valgrind check-models check-abi check-fuzz cover fuzz chaos chaos-mutants chaos-long check-surroundings'
+	@echo '        chaos-long: OPERATIONS=10000000 FIRINGS=1000 STATE=FILE'
 	@echo '        check-full: all of them, and lint; check-matrix: ./run test on each of VERSIONS="$(VERSIONS)"'
 	@echo '        a part of check-it, -asan, -ubsan, -tsan, -valgrind: TESTS="test:test_queue test:test_it_queue"'
 	@echo 'lint:   lint (lint-layers lint-circles lint-banned lint-length lint-rules lint-mutants lint-words check-header check-examples lint-tidy lint-cppcheck lint-shell)'
@@ -471,7 +475,7 @@ help:
 	@echo 'ship:   install uninstall dist reference      (PREFIX=$(PREFIX) DESTDIR=$(DESTDIR))'
 	@echo 'all in one, on a bare machine: ./run test'
 
-.PHONY: .FORCE check-surroundings all reference lib shared static cli ui examples bench bench-programs chaos chaos-check chaos-mutants chaos-programs gen gen-sql ceedling check check-it check-asan check-ubsan \
+.PHONY: .FORCE check-surroundings all reference lib shared static cli ui examples bench bench-programs chaos chaos-check chaos-long chaos-mutants chaos-programs gen gen-sql ceedling check check-it check-asan check-ubsan \
   check-tsan check-valgrind check-models check-full check-matrix check-fuzz cover fuzz lint lint-layers lint-circles lint-banned lint-budget lint-length lint-rules lint-mutants lint-words lint-analyzer lint-tidy lint-cppcheck \
   lint-shell check-header check-examples check-abi format format-check install uninstall dist clean help
 .DELETE_ON_ERROR:

@@ -65,7 +65,7 @@ enum rule {
 #define WAITED \
     15000000 /* for a lock that others hold for moments; those who wait give up after 20 s */
 #define PERMITS           3 /* of the semaphore */
-#define QUEUES            12
+#define QUEUES            13
 #define DROPPED           5 /* the queue that is dropped now and then: what comes meanwhile may be lost */
 #define FIRST_GROUPED     6        /* this queue and the later ones have groups */
 #define OPEN              40000000 /* for so long a claim may stay open whose client is gone */

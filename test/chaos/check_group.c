@@ -33,6 +33,8 @@ typedef struct groups {
     size_t everys[QUEUES];
     spans busy[QUEUES];      /* in which nobody is promised to be admitted in time */
     spans unblocked[QUEUES]; /* calls that unblock; what: the group, 0: all */
+    spans freed[QUEUES];     /* those of them that have done it */
+    bool sure;               /* only these count: what is in doubt is still stopped */
     map members;
     struct passing { /* what the transaction that is looked at has changed */
         gate *gt;
@@ -77,6 +79,7 @@ static void note_calls(groups *g)
         if (k->i->op == OP_win) note(g->busy, -1, from, to, 0);
         if (k->i->op == OP_pau) note(g->busy, queue, from, to, 0);
         if (k->i->op == OP_unb) note(g->unblocked, queue, from, to, k->i->a[1]);
+        if (k->i->op == OP_unb && k->status == S_OK) note(g->freed, queue, from, to, k->i->a[1]);
         if (k->i->op == OP_clm && k->i->a[3] && (!k->o || to - from > LONG))
             note(g->busy, queue, from, to, 0);
     }
@@ -177,9 +180,11 @@ static bool held_since(const gate *gt, int64_t from)
 
 static bool unblocked(const groups *g, const gate *gt, int64_t since, int64_t to)
 {
-    const spans *s = &g->unblocked[gt->queue];
+    const spans *s = g->sure ? &g->freed[gt->queue] : &g->unblocked[gt->queue];
     for (size_t i = 0; i < s->n && s->s[i].from <= to + SLACK; i++)
-        if (s->s[i].to >= since - SLACK && (s->s[i].what == gt->grp || s->s[i].what == 0))
+        if ((g->sure ? s->s[i].from > since + SLACK && s->s[i].to < to
+                     : s->s[i].to >= since - SLACK) &&
+            (s->s[i].what == gt->grp || s->s[i].what == 0))
             return true;
     return false;
 }
@@ -266,6 +271,7 @@ static void on_admission(groups *g, gate *gt, const member *m, const event *e, s
 /* Has it room for somebody who waits? Then since when? */
 static void look(groups *g, gate *gt, const event *e, bool moved)
 {
+    g->sure = true;
     const event *set = now_set(gt);
     const int waits = gt->grp ? 1 : 2;
     const member *first = NULL;
@@ -273,6 +279,7 @@ static void look(groups *g, gate *gt, const event *e, bool moved)
         if (gt->m[i]->state == ST_DELAYED && gt->m[i]->gate == waits) first = gt->m[i];
     const bool room = first && !(set && set->a[5]) && !stopped(g, gt, e->t + 1, e->t) &&
                       count(g, gt, e->t) < limit_in(g, gt, set);
+    g->sure = false;
     if (gt->room && (moved || !room || e->op == OP_fin)) {
         if (too_long(g, gt->queue, gt->room, e->t))
             broken(g->c, R_gated, first ? first->id : e->a[1], e, NULL);
@@ -425,6 +432,7 @@ void check_group(check *c)
         free(g->every[q]);
         free(g->busy[q].s);
         free(g->unblocked[q].s);
+        free(g->freed[q].s);
     }
     free(g->passing);
     map_free(&g->members, true);

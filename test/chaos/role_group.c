@@ -11,28 +11,22 @@
 
 static int made; /* numbers given out */
 
-/* Adds a few jobs, each of a group of its own; or urgent ones, of one group. */
+/* Adds a few jobs, each of a group of its own. */
 static int64_t add(int64_t *call)
 {
     char sql[2000], kinds[500] = "", groups[500] = "", priorities[200] = "";
-    const int queue = GROUPED + draw(4), n = 1 + draw(5), first = made + 1,
-              urgent = draw(6) ? -1 : draw(GROUPS);
+    const int queue = GROUPED + draw(4), n = 1 + draw(5), first = made + 1;
     PGresult *res = NULL;
 
     for (int i = 0; i < n; i++) {
         const char *comma = i ? "," : "";
         const size_t k = strlen(kinds), g = strlen(groups), p = strlen(priorities);
         snprintf(kinds + k, sizeof(kinds) - k, "%s%d.%d", comma, hist_proc, ++made);
-        if (urgent >= 0)
-            snprintf(groups + g, sizeof(groups) - g, "%sg%d", comma, urgent);
-        else if (queue == 9 && draw(4) == 0)
+        if (queue == 9 && draw(4) == 0)
             snprintf(groups + g, sizeof(groups) - g, "%sNULL", comma);
         else
             snprintf(groups + g, sizeof(groups) - g, "%sg%d", comma, draw(GROUPS));
-        snprintf(priorities + p, sizeof(priorities) - p, "%s%d", comma,
-                 urgent >= 0 ? 0
-                 : draw(4)   ? 1
-                             : draw(3));
+        snprintf(priorities + p, sizeof(priorities) - p, "%s%d", comma, draw(4) ? 1 : draw(3));
     }
     snprintf(sql, sizeof(sql),
              "SELECT FROM pgwork.enqueue_many('q%d', array_fill('1'::jsonb, ARRAY[%d]), kinds => "

@@ -17,7 +17,6 @@ typedef struct hand { /* jobs that are held */
     int64_t lease_ms;
     pgw_ref refs[MAX_JOBS];
     int64_t calls[MAX_JOBS];
-    bool urgent[MAX_JOBS];
 } hand;
 
 static void begin(enum op op, hand *j, size_t from, size_t n, int64_t what)
@@ -63,7 +62,7 @@ static void take(hand *j, int64_t call, pgw_status st, pgw_batch *batch, int max
     j->n = pgw_batch_count(batch);
     for (size_t i = 0; i < j->n; i++) {
         const pgw_job *job = pgw_batch_job(batch, i);
-        j->refs[i] = pgw_job_ref(job), j->urgent[i] = pgw_job_priority(job) == 0;
+        j->refs[i] = pgw_job_ref(job);
         hist_add(call, 'e', OP_got, j->queue, j->refs[i].id, (int64_t)j->refs[i].token.number,
                  (int64_t)j->refs[i].token.nonce, pgw_job_attempt(job), made_of(pgw_job_kind(job)),
                  j->lease_ms);
@@ -164,28 +163,6 @@ void role_worker(void)
     pgw_close(h);
 }
 
-/* The first urgent one of them goes to the end, and is held for half a minute: with a limit of 2
- * its group goes on by the other place, and forgets no urgent job that waits. */
-static bool keep_urgent(hand *j)
-{
-    for (size_t i = 0; i < j->n; i++)
-        if (j->urgent[i]) {
-            const pgw_ref it = j->refs[i];
-            j->refs[i] = j->refs[j->n - 1], j->refs[j->n - 1] = it;
-            return true;
-        }
-    return false;
-}
-
-static void hold_on(hand *j, size_t i)
-{
-    const int64_t end = now_us() + 32000000;
-    while (now_us() < end && going() && !calm()) {
-        nap_ms(1500);
-        verb(OP_ext, j, i, 1, j->lease_ms);
-    }
-}
-
 /* Holds jobs of groups for long, and finishes one after the other: groups are full, others wait. */
 void role_slow(void)
 {
@@ -195,14 +172,65 @@ void role_slow(void)
     while (going()) {
         j.queue = draw(8) ? GROUPED + draw(4) : 4, j.lease_ms = 6000; /* 4: ticks */
         claim(&j, 33, false);
-        const bool keep = j.queue >= 8 && draw(2) && keep_urgent(&j);
         for (size_t i = 0; i < j.n; i++) {
             nap_ms(calm() ? 0 : draw(200));
-            if (keep && i == j.n - 1) hold_on(&j, i);
             const bool dead = j.queue == 8 && !calm() && draw(40) == 0; /* it stops its group */
             verb(dead ? OP_ded : OP_don, &j, i, 1, 0);
         }
         if (j.n == 0) nap_ms(draw(30));
+    }
+    pgw_close(h);
+}
+
+/* -- a line of its own ----------------------------------------------------------------------------
+ */
+
+static void add_to_line(int n, int priority)
+{
+    static int made; /* numbers given out */
+    static pgw_job_spec jobs[3];
+    static char kinds[3][32];
+    for (int i = 0; i < n; i++) {
+        snprintf(kinds[i], sizeof(kinds[i]), "%d.%d", hist_proc, made + 1 + i);
+        jobs[i] = (pgw_job_spec)PGW_JOB_SPEC_INIT;
+        jobs[i].kind = kinds[i], jobs[i].group = "g0", jobs[i].priority = priority;
+    }
+    const int64_t call = hist_call();
+    hist(call, 'i', OP_enq, LINE, made + 1, n, 0, 0, 0);
+    made += n;
+    hist(call, 'o', OP_enq, outcome(pgw_enqueue_many(h, queue_name(LINE), jobs, (size_t)n, NULL)));
+}
+
+static void clear_line(void)
+{
+    hand j = {.queue = LINE, .lease_ms = 2000};
+    do {
+        claim(&j, 7, false);
+        verb(OP_don, &j, 0, j.n, 0);
+    } while (j.n && going());
+}
+
+/* A group of two: one job runs, several urgent ones come, and the first of them runs for long. Its
+ * other place is for the next urgent job as soon as the first job is done. */
+void role_line(void)
+{
+    static hand first, urgent;
+    h = open_handle();
+    while (going()) {
+        clear_line(); /* what is left, perhaps of one that was killed */
+        if (calm()) {
+            nap_ms(100);
+            continue;
+        }
+        first.queue = urgent.queue = LINE;
+        first.lease_ms = urgent.lease_ms = 40000;
+        add_to_line(1, 1);
+        claim(&first, 1, false);
+        add_to_line(3, 0);
+        claim(&urgent, 1, false);
+        verb(OP_don, &first, 0, first.n, 0);
+        for (int i = 0; i < 280 && going() && !calm(); i++) nap_ms(100);
+        verb(OP_don, &urgent, 0, urgent.n, 0);
     }
     pgw_close(h);
 }
@@ -242,7 +270,7 @@ void role_runtime(void)
     pgw_worker_spec spec = PGW_WORKER_SPEC_INIT;
     pgw_worker *w = NULL;
 
-    spec.queues = queues, spec.queues_count = rates_on() ? QUEUES : RATED, spec.handler = handle;
+    spec.queues = queues, spec.queues_count = rates_on() ? LINE : RATED, spec.handler = handle;
 
     pgw_conf_set_log(conf, PGW_LOG_WARN, log_error, NULL);
     pgw_conf_set(conf, "holder", "runtime");
