@@ -294,8 +294,15 @@ enough() {
 server_cpu() {
     sc_pm=$(head -n 1 "$data_directory/postmaster.pid" 2>/dev/null) || return 0
     [ -r "/proc/$sc_pm/stat" ] || return 0
-    cat /proc/[0-9]*/stat 2>/dev/null | sed 's/^\([0-9]*\) (.*) /\1 /' |
-        awk -v pm="$sc_pm" -v hz="$(getconf CLK_TCK)" '$1 == pm { t += $15 + $16 } $1 == pm || $3 == pm { t += $13 + $14 } END { printf "%.2f", t / hz }'
+    sc_ended=
+    for _ in 1 2 3 4 5; do # again if a process ended meanwhile: it would count twice, or not at all
+        sc_sum=$(cat /proc/[0-9]*/stat 2>/dev/null | sed 's/^\([0-9]*\) (.*) /\1 /' |
+            awk -v pm="$sc_pm" -v hz="$(getconf CLK_TCK)" '$1 == pm { t += $15 + $16 } $1 == pm || $3 == pm { t += $13 + $14 } END { printf "%.2f", t / hz }')
+        sc_now=$(sed 's/.*) //' "/proc/$sc_pm/stat" 2>/dev/null | cut -d ' ' -f 14,15)
+        if [ "$sc_now" = "$sc_ended" ]; then break; fi
+        sc_ended=$sc_now
+    done
+    echo "$sc_sum"
 }
 
 # client_cpu CMD...: runs it, and leaves the seconds that it used in client_seconds

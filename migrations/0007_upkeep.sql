@@ -317,9 +317,9 @@ END $$;
 CREATE FUNCTION pgwork._ms(since timestamptz) RETURNS integer LANGUAGE sql
 RETURN least((extract(epoch FROM clock_timestamp() - since) * 1000)::bigint, 1000000)::integer;
 
--- The part of maintain() (0013_schedules.sql) for jobs: low-water marks and delayed jobs while something moves, expired
--- leases four times a second, the rest once a second; less often if it takes long. The newest tick row shows all
--- reapers when each part was done. One of them ticks. The others make delayed jobs ready, and do more if it is late.
+-- The part of maintain() (0013) for jobs: low-water marks and delayed jobs while something moves, expired leases four
+-- times a second, the rest once a second. Less often if it takes long, but a session's first pass does all. The newest
+-- tick row shows when each part was done. One reaper ticks. The others promote delayed jobs, and do more if it is late.
 CREATE FUNCTION pgwork._maintain_jobs(batch integer, OUT reaped bigint, OUT died bigint, OUT promoted bigint,
     OUT pruned bigint, OUT next_ms bigint, OUT stuck text) LANGUAGE plpgsql AS $$
 DECLARE
@@ -328,31 +328,31 @@ DECLARE
                              AND pg_try_advisory_xact_lock(pgwork._lock('tick', 0));
     prev pgwork.reaper_tick; t pgwork.reaper_tick;
     tick_ms integer; at timestamptz; -- when the current part began
+    first CONSTANT boolean := nullif(current_setting('pgwork.passed', true), '') IS NULL; -- of this session
 BEGIN
-    reaped := 0; died := 0; promoted := 0; pruned := 0;
+    reaped := 0; died := 0; promoted := 0; pruned := 0; PERFORM set_config('pgwork.passed', 'yes', false);
     SELECT * INTO prev FROM pgwork.reaper_tick p ORDER BY p.version DESC LIMIT 1;
     IF NOT FOUND THEN
         prev := (0, '-infinity', 0, '{}', '{}', '{}', 0, false, '-infinity', 0, '-infinity', 0, '-infinity', 0);
     END IF;
     t := CASE WHEN mine THEN pgwork._tick(prev) ELSE prev END;
     tick_ms := pgwork._ms(began); at := clock_timestamp();
-    IF began NOT BETWEEN t.promoted_at AND t.promoted_at + 9 * t.promote_ms * interval '1 ms' THEN
+    IF first OR began NOT BETWEEN t.promoted_at AND t.promoted_at + 9 * t.promote_ms * interval '1 ms' THEN
         SELECT p.promoted, p.next_ms INTO promoted, next_ms FROM pgwork.promote(batch) p;
         t.promoted_at := began;
         t.promote_ms := CASE WHEN promoted < batch THEN least(greatest(pgwork._ms(at) - promoted, 0), 100) ELSE 0 END;
     END IF;
+    at := clock_timestamp();
     IF mine OR began > prev.at + interval '5 s' THEN
-        at := clock_timestamp();
-        IF began NOT BETWEEN t.reaped_at AND t.reaped_at + greatest(250, 9 * t.reap_ms) * interval '1 ms' THEN
+        IF first OR began NOT BETWEEN t.reaped_at AND t.reaped_at + greatest(250, 9 * t.reap_ms) * interval '1 ms' THEN
             -- After a time without a reaper, leased rows may be behind many ready rows.
             SELECT r.returned, r.died INTO reaped, died
               FROM pgwork._reap(NULL, batch, began > t.reaped_at + interval '10 s') r;
             stuck := pgwork._report_stuck();
             t.reaped_at := CASE WHEN reaped + died < batch THEN began ELSE '-infinity' END;
             t.reap_ms := least(pgwork._ms(at), 1000);
-        END IF;
-        at := clock_timestamp();
-        IF began NOT BETWEEN t.pruned_at AND t.pruned_at + greatest(1000, 19 * t.prune_ms) * interval '1 ms' THEN
+        END IF; at := clock_timestamp();
+        IF first OR began NOT BETWEEN t.pruned_at AND t.pruned_at + greatest(1, t.prune_ms * 0.019) * interval '1s' THEN
             BEGIN -- a trigger or a damaged row may make it fail: jobs must not wait for that
                 pruned := CASE WHEN EXISTS (SELECT FROM pgwork._resting(0, 1)) THEN 0 ELSE pgwork.prune(batch) END;
             EXCEPTION WHEN assert_failure OR OTHERS THEN

@@ -1,9 +1,10 @@
 -- 0015: groups. At most group_limit jobs of a group are admitted (ready, leased, or with policy hold waiting for a
 -- retry). The others wait in delayed_job with run_at infinity, at the gate of their group, where no claim sees them.
--- A finished job hands its place to the next gated job. Every other transaction that may open a gate inserts an event: an
--- enqueue, a place that no job gets, a changed limit. A claim that finds too few jobs, and each tick, process events: they lock the gate, and read the events and count the admitted
--- jobs in the next statement. So if two transactions cannot see each other, no job is stranded: the event of the later
--- one is processed afterwards. doc/groups.md describes the feature.
+-- A finished job hands its place to the next gated job. Every other transaction that may open a gate inserts an event:
+-- an enqueue, a place that no job gets, a changed limit. A claim that finds too few jobs, and each tick, process events:
+-- they lock the gate, and read the events and count the admitted jobs in the next statement. So if two transactions
+-- cannot see each other, no job is stranded: the event of the later one is processed afterwards. doc/groups.md
+-- describes the feature.
 
 ALTER TABLE pgwork.queue
     ADD group_limit integer NOT NULL DEFAULT 1 CHECK (group_limit BETWEEN 1 AND 10000),
@@ -205,7 +206,9 @@ SET enable_seqscan = off SET enable_bitmapscan = off SET plan_cache_mode = force
 DECLARE n bigint; now_is CONSTANT timestamptz := pgwork._now();
 BEGIN
     WITH q AS MATERIALIZED (
-        SELECT * FROM pgwork.queue t WHERE t.id = _hand_on.queue
+        SELECT t.*, coalesce((SELECT m.floor FROM pgwork.gate_mark m WHERE m.queue = t.id
+                               ORDER BY m.version DESC LIMIT 1), 0) AS floor
+          FROM pgwork.queue t WHERE t.id = _hand_on.queue
     ), a AS (
         DELETE FROM pgwork.admitted_job a WHERE a.queue = _hand_on.queue AND a.id = ANY (ids)
         RETURNING a.gate, a.low, a.terms, a.handed
@@ -213,20 +216,23 @@ BEGIN
         SELECT a.gate, a.terms, min(a.low) AS low, max(a.handed) + 1 AS handed, count(*) AS places
           FROM a GROUP BY a.gate, a.terms
     ), s AS MATERIALIZED (
-        SELECT g.*, d.* FROM g CROSS JOIN q
+        SELECT g.*, d.at FROM g CROSS JOIN q
           LEFT JOIN LATERAL (SELECT * FROM pgwork.group_rule r
                               WHERE r.queue = _hand_on.queue AND r.grp = g.gate OFFSET 0) r ON true
          CROSS JOIN LATERAL (
-            SELECT least(g.low, min(e.place)) AS start FROM pgwork.gate_event e
-             WHERE e.key = pgwork._gate_lock(_hand_on.queue, g.gate)
-               AND e.id > (SELECT f.floor FROM pgwork._gate_mark(_hand_on.queue) f)) e
+            SELECT least(g.low, min(e.place)) AS start FROM (
+                SELECT e.place FROM pgwork.gate_event e WHERE e.key = pgwork._gate_lock(_hand_on.queue, g.gate)
+                   AND e.id > q.floor ORDER BY e.id OFFSET 0) e) e
          CROSS JOIN LATERAL (
-            SELECT d.ctid AS at, d.id FROM pgwork.delayed_job d
-             WHERE d.queue = _hand_on.queue AND d.gate = g.gate AND d.place > e.start
-               AND (coalesce(r.group_limit, CASE g.gate WHEN '' THEN q.queue_limit ELSE q.group_limit END) > 1
-                    OR d.place = (SELECT h.place FROM pgwork.delayed_job h
-                                   WHERE h.queue = _hand_on.queue AND h.gate = g.gate
-                                     AND h.place > e.start ORDER BY h.place LIMIT 1)) -- a strict line
+            SELECT coalesce(r.group_limit, CASE g.gate WHEN '' THEN q.queue_limit ELSE q.group_limit END) = 1 AS strict
+            OFFSET 0) l
+         CROSS JOIN LATERAL ( -- strict: only the first job. Otherwise not those that others hand on now
+            SELECT d.ctid AS at FROM pgwork.delayed_job d WHERE d.ctid = ANY (ARRAY(
+                SELECT w.ctid FROM pgwork.delayed_job w
+                 WHERE w.queue = _hand_on.queue AND w.gate = g.gate AND w.place > e.start
+                   AND (w.xmax = '0' OR l.strict OR w.xmax <> ALL (ARRAY(
+                        SELECT x::xid FROM pg_snapshot_xip(pg_current_snapshot()) x)))
+                 ORDER BY w.place LIMIT CASE WHEN l.strict THEN 1 ELSE g.places + 10 END)) AND d.gate = g.gate
              ORDER BY d.place LIMIT g.places FOR UPDATE SKIP LOCKED) d
          WHERE g.terms = q.group_terms AND g.handed <= 100 AND (g.gate = '' OR q.gated IS NULL)
            AND (CASE g.gate WHEN '' THEN q.rate ELSE coalesce(r.rate, q.group_rate) END).n > 0 IS NOT TRUE
@@ -235,7 +241,7 @@ BEGIN
            AND NOT EXISTS (SELECT FROM pgwork.admitted_job a
                             WHERE a.queue = _hand_on.queue AND a.gate = g.gate AND a.dead OFFSET 0)
     ), d AS (
-        DELETE FROM pgwork.delayed_job d WHERE d.ctid = ANY (ARRAY(SELECT s.at FROM s)) RETURNING d.*
+        DELETE FROM pgwork.delayed_job d USING s WHERE d.ctid = s.at RETURNING d.*, s.low, s.terms, s.handed
     ), live AS (
         INSERT INTO pgwork.live_job (ready_at, created_at, queue, lane, attempt, max_attempts, lease_ms, id, last_id,
                                      kind, key, error, tags, payload, body, grp, expires_at, meta)
@@ -243,15 +249,15 @@ BEGIN
                d.kind, d.key, d.error, d.tags, d.payload, d.body, d.grp, d.expires_at, d.meta FROM d ORDER BY d.place
     ), next AS (
         INSERT INTO pgwork.admitted_job (queue, id, gate, low, terms, handed)
-        SELECT _hand_on.queue, s.id, s.gate, s.low, s.terms, s.handed FROM s WHERE s.id IN (SELECT d.id FROM d)
-        RETURNING gate, terms
+        SELECT d.queue, d.id, d.gate, d.low, d.terms, d.handed FROM d
     ), e AS (
         INSERT INTO pgwork.gate_event (queue, gate, place, credit, terms)
-        SELECT _hand_on.queue, g.gate, g.low, g.places - count(x), g.terms
-          FROM g LEFT JOIN next x ON x.gate = g.gate AND x.terms = g.terms GROUP BY g.gate, g.low, g.places, g.terms
-        HAVING g.places > count(x)
-    ) SELECT count(*) INTO n FROM next;
-    PERFORM pgwork._wake(t.name, n) FROM pgwork.queue t WHERE t.id = _hand_on.queue AND t.notify AND n > 0;
+        SELECT _hand_on.queue, p.gate, min(p.low), sum(p.n), p.terms
+          FROM (SELECT g.gate, g.low, g.terms, g.places AS n FROM g UNION ALL
+                SELECT d.gate, d.low, d.terms, -1 FROM d) p GROUP BY p.gate, p.terms HAVING sum(p.n) > 0
+    ) SELECT count(*) INTO n FROM d;
+    IF n = 0 THEN RETURN; END IF;
+    PERFORM pgwork._wake(t.name, n) FROM pgwork.queue t WHERE t.id = _hand_on.queue AND t.notify;
 END $$;
 
 -- For unfinished jobs that are dead, cancelled or delayed now. The policy of the group decides whether a job that is
@@ -372,7 +378,8 @@ BEGIN
                   FROM (SELECT * FROM e UNION ALL SELECT t.gate, t.low, 0, 0 FROM unnest(rates) t
                                                 WHERE EXISTS (SELECT FROM u)) e GROUP BY e.gate) e
           LEFT JOIN unnest(rates) t ON t.gate = e.gate
-          LEFT JOIN pgwork.group_rule r ON r.queue = q.id AND r.grp = e.gate
+          LEFT JOIN LATERAL (SELECT * FROM pgwork.group_rule r
+                              WHERE r.queue = q.id AND r.grp = e.gate OFFSET 0) r ON true
     ), vacancy AS MATERIALIZED (
         SELECT g.*, g.freed IS NULL AND g.fit IS NULL AS counted,
                CASE WHEN g.shut THEN 0 WHEN g.freed IS NOT NULL THEN g.freed
@@ -388,12 +395,12 @@ BEGIN
              LIMIT CASE WHEN r.fit IS NULL THEN r.n
                         ELSE least(r.n, r.fit, greatest(_open_gates.most, (r.gate <> '')::integer)) END) w
     ), l AS MATERIALIZED (
-        SELECT d.ctid AS at FROM pgwork.delayed_job d WHERE d.ctid = ANY (ARRAY(SELECT c.at FROM c)) FOR UPDATE SKIP LOCKED
+        SELECT c.*, l.at = c.at IS TRUE AS locked FROM c LEFT JOIN LATERAL (
+               SELECT d.ctid AS at FROM pgwork.delayed_job d WHERE d.ctid = c.at FOR UPDATE SKIP LOCKED) l ON true
     ), f AS MATERIALIZED ( -- none after a job that another session is cancelling
-        SELECT c.*, sum(c.weight) OVER o AS taken,
-               bool_and(c.at = ANY (ARRAY(SELECT l.at FROM l))) OVER o
-               AND (sum(c.weight) OVER o > c.fit) IS NOT TRUE AS free
-          FROM c WINDOW o AS (PARTITION BY c.gate ORDER BY c.place)
+        SELECT l.*, sum(l.weight) OVER o AS taken,
+               bool_and(l.locked) OVER o AND (sum(l.weight) OVER o > l.fit) IS NOT TRUE AS free
+          FROM l WINDOW o AS (PARTITION BY l.gate ORDER BY l.place)
     ), d AS (
         DELETE FROM pgwork.delayed_job d
          WHERE d.ctid = ANY (ARRAY(SELECT f.at FROM f WHERE f.free AND (f.gate = '' OR q.gated IS NULL))) RETURNING d.*

@@ -181,7 +181,10 @@ static void on_verb(check *c, const request *k)
     if (i->op == OP_don && i->a[4] && k->status != S_NOT)
         l->counter = i->a[4], l->counted = k->status == S_OK;
     if (k->status == S_STALE || k->status == S_GONE) {
-        if (!l->end || l->end->t > t + SLACK) broken(c, R_refused, l->job, i, k->o);
+        /* Jobs that are claimed while their queue is dropped are lost, too, and pruned later. */
+        if ((!l->end || l->end->t > t + SLACK) &&
+            !(i->a[0] == DROPPED && administered(c, DROPPED, OP_drp, l->from->t, t)))
+            broken(c, R_refused, l->job, i, k->o);
     } else if (k->status == S_OK && i->op == OP_ext) {
         if (l->end && l->end->t < i->t - SLACK) broken(c, R_stale, l->job, i, l->end);
     } else if (k->status == S_OK) {

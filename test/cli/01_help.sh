@@ -30,7 +30,7 @@ for verb in set drop ls take run; do code "rate $verb --help" 0 pgwork rate $ver
 for verb in check init reap register unregister list; do code "table $verb --help" 0 pgwork table $verb --help; done
 for verb in up status; do code "migrate $verb --help" 0 pgwork migrate $verb --help; done
 code 'help queue create' 0 pgwork help queue create
-yes 'and it is that verb' grep -q '^usage: pgwork queue create' "$tmp/out"
+yes 'help with a verb prints the usage of that verb' grep -q '^usage: pgwork queue create' "$tmp/out"
 code '-X list' 0 pgwork -X list
 yes '-X list knows the lease' grep -q '^worker.lease_ms ' "$tmp/out"
 code '-X list --json' 0 pgwork --json -X list

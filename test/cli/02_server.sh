@@ -19,7 +19,7 @@ json 'migrate --json is JSON' "$tmp/out"
 code 'another schema' 0 pgwork --schema pgw_other migrate
 code 'a job there' 0 pgwork --schema pgw_other enqueue q x
 is 'is not here' "$(sql 'SELECT count(*) FROM pgwork.job')" 0
-is 'but there' "$(sql 'SELECT count(*) FROM pgw_other.job')" 1
+is 'the job is in the other schema' "$(sql 'SELECT count(*) FROM pgw_other.job')" 1
 PGWORK_SCHEMA=pgw_other code 'PGWORK_SCHEMA' 0 pgwork ls q
 PGWORK_SCHEMA='' code 'an empty one is none' 0 pgwork queue create q
 refused 'an empty --schema is a mistake' 2 'schema' pgwork --schema '' ls
@@ -64,23 +64,23 @@ for dsn in 'host=/nowhere password=hush' 'postgresql://u:hush@%2Fnowhere/db'; do
     chmod 644 "$tmp/secret"
     pgwork -d "$tmp/secret" -X connect.timeout_ms=500 -X call.timeout_ms=500 ls >"$tmp/out" 2>"$tmp/err"
     yes 'a password that others can read is reported' grep -q 'other users can read' "$tmp/err"
-    is 'and is not shown' "$(grep -c hush "$tmp/err")" 0
+    is 'the password is not shown' "$(grep -c hush "$tmp/err")" 0
 done
 refused '--dsn is not an option' 2 'argv' pgwork --dsn 'host=x password=hush' ls
 is 'its value is not repeated' "$(grep -c hush "$tmp/err")" 0
 refused '--dsn=value is not an option' 2 'argv' pgwork '--dsn=host=x password=hush' ls
 is 'its value is not repeated either' "$(grep -c hush "$tmp/err")" 0
 refused '--password=value is none' 2 'unknown option --password$' pgwork '--password=hush' ls
-is 'nor is this one repeated' "$(grep -c hush "$tmp/err")" 0
+is 'the refusal does not repeat the password' "$(grep -c hush "$tmp/err")" 0
 for dsn in 'host=x password=hush' 'postgres://u:hush@x/db'; do
     refused "-d is not psql's" 2 'name of a file' pgwork -d "$dsn" ls
-    is 'nor is that one' "$(grep -c hush "$tmp/err") $(grep -c PGWORK_DSN "$tmp/err")" '0 1'
+    is 'the refusal of -d does not repeat it' "$(grep -c hush "$tmp/err") $(grep -c PGWORK_DSN "$tmp/err")" '0 1'
 done
 refused '-X dsn is none' 2 'argv' pgwork -X 'dsn=host=x password=hush' ls
-is 'nor is this one' "$(grep -c hush "$tmp/err")" 0
+is 'the refusal of -X dsn does not repeat it' "$(grep -c hush "$tmp/err")" 0
 PGWORK_DSN="$PGWORK_DSN password=hush" pgwork -vvv enqueue q '{"a":"payload-hush"}' -J >"$tmp/out" 2>"$tmp/err"
 yes 'the deepest log says something' test -s "$tmp/err"
-is 'but neither connection string nor payload' "$(grep -c hush "$tmp/err")" 0
+is 'the deepest log contains neither connection string nor payload' "$(grep -c hush "$tmp/err")" 0
 
 sql "CREATE ROLE pgw_cli_nobody LOGIN" 2>/dev/null
 PGWORK_DSN="host=$PGHOST port=$PGPORT user=pgw_cli_nobody dbname=$PGDATABASE" refused 'a role without rights' 5 . pgwork enqueue q x
@@ -95,19 +95,19 @@ for role in postgres pgw_cli_worker; do
     done
 done
 PGWORK_DSN="host=$PGHOST port=$PGPORT user=pgw_cli_worker dbname=$PGDATABASE" pgwork --schema pgw_other doctor >"$tmp/out" 2>"$tmp/err"
-yes 'and the doctor says so to everybody' grep -q '^BAD *schema version *migration 5 ' "$tmp/out"
+yes 'the doctor reports the other text of the schema to every role' grep -q '^BAD *schema version *migration 5 ' "$tmp/out"
 sql "DROP OWNED BY pgw_cli_worker; DROP ROLE pgw_cli_worker"
 sql "UPDATE pgw_other.migration SET number = number + 1000 WHERE number = (SELECT max(number) FROM pgw_other.migration)" 
 refused 'a schema newer than the library' 4 . pgwork --schema pgw_other ls
-refused 'nor does a worker begin' 4 'install a newer' pgwork --schema pgw_other work q --once -- true
+refused 'a worker refuses a newer schema' 4 'install a newer' pgwork --schema pgw_other work q --once -- true
 is 'with no advice to migrate' "$(grep -c 'pgwork migrate' "$tmp/err")" 0
 sql "DROP OWNED BY pgw_cli_nobody; DROP ROLE pgw_cli_nobody" >/dev/null 2>&1
 for dsn in 'host=x password=hush' 'postgres://u:hush@x/db' 'postgres://u:hush@x/db?sslmode=require'; do
     refused 'a connection string is refused as a command' 2 'expected a command' pgwork "$dsn" ls
-    is 'and is not repeated' "$(grep -c hush "$tmp/err")" 0
-    refused 'nor a property' 2 . pgwork -X "$dsn" ls
-    is 'and is not repeated there' "$(grep -c hush "$tmp/err")" 0
+    is 'the refused connection string is not repeated' "$(grep -c hush "$tmp/err")" 0
+    refused 'a connection string is refused as a property' 2 . pgwork -X "$dsn" ls
+    is 'the refused property is not repeated' "$(grep -c hush "$tmp/err")" 0
 done
 code '`./run psql` does not show a password' 1 env PGWORK_DSN='host=x password=hush' "$top/run" psql
-yes 'and says why' grep -q '^run: PGWORK_DSN holds a password' "$tmp/err"
+yes '`./run psql` says why it refuses the password' grep -q '^run: PGWORK_DSN holds a password' "$tmp/err"
 exit 0

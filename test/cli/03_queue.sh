@@ -27,16 +27,16 @@ code 'claims again' 0 pgwork claim a
 
 refused 'one of several is not there' 1 'none_such' pgwork queue pause none_such a
 is 'the others are done all the same' "$(pgwork queue list --json | grep -c '"queue":"a","paused":true')" 1
-yes 'and what helps is a command' grep -q '^hint: .*pgwork queue create' "$tmp/err"
+yes 'the hint for a missing queue is a command' grep -q '^hint: .*pgwork queue create' "$tmp/err"
 pgwork queue resume a
 code 'options of every command before the verb' 0 pgwork queue --json -q list
 json 'count' "$tmp/out"
 refused 'those of a verb do not' 2 'unknown option --lease' pgwork queue --lease 10 set a
-yes 'and it says where' grep -q '^hint: .*after it' "$tmp/err"
+yes 'the hint says where options of a verb stand' grep -q '^hint: .*after it' "$tmp/err"
 refused 'options and no verb' 2 'missing: list' pgwork queue --json
 code 'help before the verb' 0 pgwork queue -q --help
 code 'options before a verb that may be left out' 0 pgwork migrate --json --dry-run
-code 'and before one that is not' 0 pgwork migrate --json status
+code 'options before a verb that may not be left out' 0 pgwork migrate --json status
 json 'count there, too' "$tmp/out"
 
 refused 'a payload over the limit of the queue' 2 . pgwork enqueue a "$(printf '%2000s' x)"
@@ -49,8 +49,8 @@ refused 'depth of none' 1 . pgwork queue depth none_such
 pgwork enqueue a 1 2 3 >/dev/null
 pgwork enqueue a 4 --delay 1h >/dev/null
 is 'depth --at-most counts no further' "$(pgwork queue depth a --at-most 2 --json | sed 's/,"oldest.*//')" '{"queue":"a","ready":1,"leased":1,"delayed":1,"gated":0,"dead":0,"done":0'
-is 'nor does list' "$(pgwork queue list --at-most 2 --json | sed 's/.*\("ready":.*\),"oldest.*/\1/')" '"ready":1,"leased":1,"delayed":1,"gated":0,"dead":0,"done":0'
-is 'but with 0 to the end' "$(pgwork queue list --at-most 0 --json | sed 's/.*\("ready":.*\),"oldest.*/\1/')" '"ready":3,"leased":1,"delayed":1,"gated":0,"dead":0,"done":0'
+is 'list --at-most counts no further' "$(pgwork queue list --at-most 2 --json | sed 's/.*\("ready":.*\),"oldest.*/\1/')" '"ready":1,"leased":1,"delayed":1,"gated":0,"dead":0,"done":0'
+is 'list --at-most 0 counts all' "$(pgwork queue list --at-most 0 --json | sed 's/.*\("ready":.*\),"oldest.*/\1/')" '"ready":3,"leased":1,"delayed":1,"gated":0,"dead":0,"done":0'
 code 'purge' 0 pgwork queue purge a --json
 is 'purge takes the ready ones' "$(cat "$tmp/out")" '{"deleted":3}'
 pgwork queue purge a --state all --json >"$tmp/out" 2>/dev/null
@@ -74,7 +74,7 @@ refused 'a purge that fails on its way' 8 'deleted 10000 jobs' pgwork queue purg
 is 'one job is left' "$(sql "SELECT count(*) FROM pgwork.job WHERE queue = 'stone'")" 1
 sql 'DROP TRIGGER stone ON pgwork.live_job'
 code 'nothing is left' 0 pgwork queue purge stone --json
-is 'but the stone' "$(cat "$tmp/out")" '{"deleted":1}'
+is 'the purge deletes the one that is left' "$(cat "$tmp/out")" '{"deleted":1}'
 
 long=$(printf '%200s' x | tr ' ' n)
 code 'a name of 200 bytes' 0 pgwork queue create "$long"
@@ -105,7 +105,7 @@ until_true 5 heard $p
 kill -TERM $p
 wait $p
 is 'ends by the second signal' $? 143
-is 'and prints what was deleted' "$(cat "$tmp/err") $(sql "SELECT count(*) FROM pgwork.job WHERE queue = 'stone'")" 'pgwork: deleted 10000 jobs 1'
+is 'an interrupted purge prints what it has deleted' "$(cat "$tmp/err") $(sql "SELECT count(*) FROM pgwork.job WHERE queue = 'stone'")" 'pgwork: deleted 10000 jobs 1'
 sql "CREATE OR REPLACE FUNCTION stone() RETURNS trigger LANGUAGE plpgsql AS \$\$ BEGIN PERFORM pg_sleep(1); RETURN OLD; END \$\$"
 pgwork queue drop stone --force 2>"$tmp/err" &
 p=$! jobs_of_ours=$!

@@ -169,7 +169,7 @@ sql "CREATE FUNCTION unsure() RETURNS trigger LANGUAGE plpgsql AS \$\$ BEGIN RAI
      CREATE TRIGGER unsure BEFORE INSERT ON pgwork.live_job FOR EACH ROW WHEN (NEW.payload->>'line' = '10001') EXECUTE FUNCTION unsure()" >/dev/null
 seq 1 10001 >"$tmp/lines"
 PGWORK_DSN="host=$PGHOST port=$PGPORT user=pgw_cli_producer dbname=$PGDATABASE" refused 'a batch with an unknown outcome' 6 '^pgwork: 10000 jobs before it were enqueued, those of the next batch: unknown$' pgwork enqueue lots -f "$tmp/lines"
-code 'nor of one job' 6 pgwork enqueue lots 10001
+code 'the outcome of one job is unknown' 6 pgwork enqueue lots 10001
 yes 'it is not to be repeated blindly' grep -q '^hint: check with .pgwork ls. before you repeat it' "$tmp/err"
 is 'nothing is said of jobs before it' "$(grep -c enqueued "$tmp/err")" 0
 sql 'DROP FUNCTION unsure() CASCADE' >/dev/null 2>&1
@@ -195,7 +195,7 @@ kill -TERM $p
 wait $p
 is 'a signal ends it between two lots' "$? $(cat "$tmp/err")" '143 pgwork: 10000 jobs before it were enqueued'
 exec 9>&-
-is 'and loses no more than it says' "$(jobs halted)" 10000
+is 'an interrupted enqueue has stored what it says' "$(jobs halted)" 10000
 (exec pgwork enqueue halted_load <"$tmp/fifo" >/dev/null 2>"$tmp/err") &
 p=$! jobs_of_ours=$!
 exec 9<>"$tmp/fifo"
@@ -214,7 +214,7 @@ pgwork enqueue when -F --delay 5m <<'END' >/dev/null
 END
 is 'the time of a line replaces a default, either way' "$(sql "SELECT string_agg(CASE WHEN run_at = '2030-01-01Z' THEN 'then' WHEN state = 'ready' THEN 'now' ELSE 'later' END, ' ' ORDER BY id) FROM pgwork.job WHERE queue = 'when'")" 'then now later'
 echo '{"run_at": "2030-01-01T00:00:00Z", "delay_ms": 1}' >"$tmp/lines"
-refused 'but one of both' 2 'not both' pgwork enqueue when -F -f "$tmp/lines"
+refused 'run_at together with delay_ms is refused' 2 'not both' pgwork enqueue when -F -f "$tmp/lines"
 
 # A lack of memory, at each of the last allocations: behind the commit nobody may say that nothing was enqueued.
 if cc -shared -fPIC -o "$tmp/oom.so" "$top/test/cli/oom.c" 2>"$tmp/err"; then

@@ -9,7 +9,7 @@ other=00000000-0000-0001-0000-000000000001
 code 'nothing to claim' 1 pgwork claim q
 is 'says nothing' "$(cat "$tmp/out" "$tmp/err")" ''
 refused 'nothing in a queue that is not there' 1 'no queue "none_such" yet' pgwork claim q none_such
-code 'or quietly' 1 pgwork -q claim none_such
+code 'a quiet claim of a missing queue finds nothing' 1 pgwork -q claim none_such
 is 'says nothing' "$(cat "$tmp/out" "$tmp/err")" ''
 sql 'CREATE ROLE pgw_cli_worker LOGIN IN ROLE pgwork_worker' 2>/dev/null
 PGWORK_DSN="host=$PGHOST port=$PGPORT user=pgw_cli_worker dbname=$PGDATABASE" refused 'a role that may only work gets the same error' 1 'no queue "none_such" yet' pgwork claim none_such
@@ -33,7 +33,7 @@ code 'a second claim finds nothing' 1 pgwork claim q
 code 'extend' 0 pgwork extend q "$id" "$token" --lease 1h
 is 'the lease is longer' "$(sql "SELECT lease_until > clock_timestamp() + interval '59 min' FROM pgwork.job WHERE id = $id")" t
 refused 'complete with a foreign token' 1 'refused' pgwork complete q "$id" $other
-yes 'and says where to look' grep -q '^hint: .*pgwork show' "$tmp/err"
+yes 'the hint for a foreign token says where to look' grep -q '^hint: .*pgwork show' "$tmp/err"
 is 'has no effect' "$(state "$id")" 'leased 1'
 refused 'release with a foreign token' 1 'refused' pgwork release q "$id" $other
 refused 'fail with a foreign token' 1 'refused' pgwork fail q "$id" $other
@@ -84,13 +84,13 @@ pgwork claim q -n 2 | cut -f1,2 >"$tmp/claim"
 { echo; sed -n 1p "$tmp/claim"; echo "999999 $other"; sed -n 2p "$tmp/claim"; } >"$tmp/lines"
 pgwork complete q --json <"$tmp/lines" >"$tmp/out" 2>/dev/null
 is 'one refused in the middle ends with 1' $? 1
-is 'and the others are done' "$(sed 's/.*"status":"\([^"]*\)".*/\1/' "$tmp/out" | tr '\n' ' ')" 'ok gone ok '
+is 'the others are done although one is refused' "$(sed 's/.*"status":"\([^"]*\)".*/\1/' "$tmp/out" | tr '\n' ' ')" 'ok gone ok '
 
 id=$(pgwork enqueue q c)
 claim
 pgwork -q cancel q "$id"
 refused 'extend reports a cancel' 7 'cancelled' pgwork extend q "$id" "$token"
-code 'and the job can be finished' 0 pgwork complete q "$id" "$token"
+code 'a job with a cancel request can be finished' 0 pgwork complete q "$id" "$token"
 
 # more than go to the server at once
 pgwork queue create many
@@ -100,7 +100,7 @@ first=$(head -n 1 "$tmp/lines" | cut -f1) last=$(tail -n 1 "$tmp/lines" | cut -f
 pgwork -q cancel many "$first"
 pgwork extend many --lease 1h --json <"$tmp/lines" >"$tmp/out" 2>"$tmp/err"
 is 'a cancel among many: extend reports it' "$? $(grep -c '"cancel"' "$tmp/out")" '7 1'
-is 'and continues' "$(wc -l <"$tmp/out") $(sql "SELECT lease_until > clock_timestamp() + interval '59 min' FROM pgwork.job WHERE id = $last")" '10001 t'
+is 'extend of many continues after a cancel' "$(wc -l <"$tmp/out") $(sql "SELECT lease_until > clock_timestamp() + interval '59 min' FROM pgwork.job WHERE id = $last")" '10001 t'
 pgwork -q cancel many "$last"
 { echo "$first $other"; sed 1d "$tmp/lines"; } >"$tmp/some"
 pgwork extend many --json <"$tmp/some" >"$tmp/out" 2>"$tmp/err"
@@ -135,7 +135,7 @@ id=$(pgwork enqueue q full)
 pgwork claim q >/dev/full 2>"$tmp/err"
 is 'jobs that cannot be printed' "$? $(state "$id")" '8 ready 0'
 pgwork claim q >&- 2>"$tmp/err"
-is 'nor where stdout is closed' "$? $(state "$id")" '8 ready 0'
+is 'a claim with closed stdout requeues its jobs' "$? $(state "$id")" '8 ready 0'
 head -c 300000 /dev/zero | tr '\0' x | pgwork -q enqueue long
 mkfifo "$tmp/pipe"
 pgwork claim long >"$tmp/pipe" 2>"$tmp/err" &

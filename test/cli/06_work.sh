@@ -56,7 +56,7 @@ pgwork enqueue c x >/dev/null
 code 'a command that fails' 0 pgwork work c --until-empty -- sh -c 'echo out; echo first >&2; echo why >&2; exit 3'
 yes 'for the last time, and says so' grep -q '^pgwork: job [0-9]*, attempt 1 of 1: exit 3, dead letter$' "$tmp/err"
 yes 'its words go to our stderr' grep -q '^why$' "$tmp/err"
-yes 'and its summary counts it as dead' grep -q ' 0 failed, 1 dead,' "$tmp/err"
+yes 'the summary counts the job as dead' grep -q ' 0 failed, 1 dead,' "$tmp/err"
 is 'for the last time: the job is dead' "$(state c)" 'dead 1'
 is 'with its words' "$(error c | tr '\n' '|')" 'exit 3|first|why|'
 yes 'the last of which the list shows' sh -c 'pgwork dead list c | grep -q "  why$"'
@@ -116,7 +116,7 @@ fresh f2
 pgwork enqueue f2 x >/dev/null
 code 'a command that fails, where SIGCHLD was ignored' 1 env --ignore-signal=CHLD pgwork work f2 --once -- sh -c 'exit 3'
 is 'has failed, too' "$(state f2) $(error f2)" 'delayed 1 exit 3'
-yes 'and comes again' grep -q '^pgwork: job [0-9]*, attempt 1 of 10: exit 3$' "$tmp/err"
+yes 'a failed attempt is logged with its status' grep -q '^pgwork: job [0-9]*, attempt 1 of 10: exit 3$' "$tmp/err"
 fresh g
 pgwork enqueue g -J '{"a": 1}' '[1]' >/dev/null
 code 'a member that is not there' 0 pgwork work g --until-empty -- echo '{file}'
@@ -139,7 +139,7 @@ pgwork enqueue i2 x >/dev/null
 is 'a flood on stderr does not keep --timeout from it' "$(flood i2 --once --timeout 1s --grace 1s -- sh -c 'exec yes >&2') $(state i2) $(error i2 | tail -n 1)" '1 delayed 1 took too long, the command was stopped'
 fresh i3
 pgwork enqueue i3 x >/dev/null
-is 'nor does that of a grandchild keep anybody' "$(flood i3 --once -- sh -c 'yes >&2 & exit 0') $(state i3)" '0 done 1'
+is 'a flood on stderr from a grandchild keeps nothing from its end' "$(flood i3 --once -- sh -c 'yes >&2 & exit 0') $(state i3)" '0 done 1'
 
 fresh j
 seq 1 200 | pgwork -q enqueue j
@@ -154,7 +154,7 @@ code '--once' 0 pgwork -q work j --once -- true
 pgwork -q queue purge j
 code 'one at a time without -j' 0 pgwork work j --until-empty -- true
 yes 'says so' grep -q 'on j, 1 at a time' "$tmp/err"
-code 'nor is it none' 0 pgwork work j --until-empty -X worker.concurrency=0 -- true
+code 'a concurrency of zero is refused' 0 pgwork work j --until-empty -X worker.concurrency=0 -- true
 yes 'says so, too' grep -q 'on j, 1 at a time' "$tmp/err"
 code '-j is stronger than -X' 0 pgwork work j --until-empty -X worker.concurrency=3 -j2 -- true
 yes 'says that' grep -q 'on j, 2 at a time' "$tmp/err"
@@ -215,14 +215,14 @@ pgwork -v work l -j1 --grace 300ms -- sh -c 'trap "" TERM; echo started >>"$0"; 
 p=$! jobs_of_ours=$!
 term_twice
 is 'TERM twice: ends by the signal' $? 143
-is 'and nothing is charged' "$(sql "SELECT count(*) FROM pgwork.job WHERE queue = 'l' AND state <> 'done' AND attempt > 0")" 0
+is 'a worker that is stopped charges no attempt' "$(sql "SELECT count(*) FROM pgwork.job WHERE queue = 'l' AND state <> 'done' AND attempt > 0")" 0
 : >"$tmp/started"
 pgwork -v work l -X worker.stop_ms=200 --grace 1s -- sh -c 'trap "" TERM; echo $$ >"$0"; while :; do sleep 0.1; done' "$tmp/started" 2>"$tmp/err" &
 p=$! jobs_of_ours=$!
 term_twice
 is 'TERM twice, with a long grace: ends by the signal, too' $? 143
 is 'when the command was killed' "$(kill -0 "$(cat "$tmp/started")" 2>&1 | grep -c 'No such process')" 1
-is 'and reported' "$(sql "SELECT count(*) FROM pgwork.job WHERE queue = 'l' AND state <> 'done' AND (attempt > 0 OR state = 'leased')")" 0
+is 'a killed command is reported and requeued uncharged' "$(sql "SELECT count(*) FROM pgwork.job WHERE queue = 'l' AND state <> 'done' AND (attempt > 0 OR state = 'leased')")" 0
 : >"$tmp/started"
 # shellcheck disable=SC2016  # for the shell that works
 pgwork -v work l --grace 1m -- sh -c '(trap "sleep 0.5; echo clean >\"$0\"; exit" TERM; echo started >"$0"; while :; do sleep 0.1; done) & wait' "$tmp/started" 2>"$tmp/err" &
@@ -236,7 +236,7 @@ jobs_of_ours="$jobs_of_ours $!"
 pgwork -v work l --grace 300ms -- sh -c '(trap "" TERM; echo started >"$0"; while :; do sleep 0.1; done) >"$1" & wait' "$tmp/started" "$tmp/alive" 2>"$tmp/err" &
 p=$! jobs_of_ours="$jobs_of_ours $!"
 term_twice
-yes 'and none beyond it' until_true 20 grep -q gone "$tmp/eof"
+yes 'what the command started ends with the grace' until_true 20 grep -q gone "$tmp/eof"
 refused 'a grace of more than a day' 2 'to 1d00h' pgwork work l --grace 2d -- true
 
 fresh m
@@ -312,8 +312,8 @@ is 'as it is for execvp' "$(state script)" 'done 1'
 pgwork enqueue script 2 >/dev/null
 refused 'an empty file is not a script' 126 'cannot start' timeout -k 1 20 env PATH="$tmp:$PATH" pgwork work script --once -- script
 printf '\177ELF\001\001\001\0\0\0\0\0\0\0\0\0' >"$tmp/script"
-refused 'nor is a program of another machine' 126 'cannot start' timeout -k 1 20 env PATH="$tmp:$PATH" pgwork work script --once -- script
-is 'and the job is as it was' "$(state script)" 'done 1, ready 0'
+refused 'a program of another machine cannot be started' 126 'cannot start' timeout -k 1 20 env PATH="$tmp:$PATH" pgwork work script --once -- script
+is 'a job whose program cannot be started stays as it was' "$(state script)" 'done 1, ready 0'
 pgwork enqueue tty 1 >/dev/null
 # shellcheck disable=SC2016  # for the shell that is run
 code 'a command has a session of its own, without a terminal that would stop it' 0 \

@@ -35,7 +35,7 @@ until_true 20 heard $p
 kill -TERM $p
 wait $p
 is 'TERM twice: ends by the signal' $? 143
-is 'and tells what was done' "$(cat "$tmp/err")" 'pgwork: 0 requeued, 0 dead letters, 0 delayed jobs made ready, 0 old jobs deleted, 0 rows of tables freed'
+is 'a stopped reaper prints what was done' "$(cat "$tmp/err")" 'pgwork: 0 requeued, 0 dead letters, 0 delayed jobs made ready, 0 old jobs deleted, 0 rows of tables freed'
 pgwork table unregister slow
 sql 'DROP TABLE slow; DROP FUNCTION slowly()' >/dev/null
 
@@ -48,14 +48,14 @@ yes 'delayed jobs come in' until_true 10 count_is "SELECT count(*) FROM pgwork.j
 kill -HUP $p
 yes 'HUP: reads again' until_true 10 grep -q 'configuration reloaded' "$tmp/reap.err"
 id=$(pgwork enqueue q x --delay 100ms)
-yes 'and continues' until_true 10 count_is "SELECT count(*) FROM pgwork.job WHERE id = $id AND state = 'ready'" 1
+yes 'a reaper continues after HUP' until_true 10 count_is "SELECT count(*) FROM pgwork.job WHERE id = $id AND state = 'ready'" 1
 is 'its connection is ended' "$(sql "SELECT count(*) FILTER (WHERE pg_terminate_backend(pid)) > 0 FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() AND application_name = 'pgwork'")" t
 id=$(pgwork enqueue q x --delay 100ms)
 yes 'a lost connection is opened again' until_true 20 count_is "SELECT count(*) FROM pgwork.job WHERE id = $id AND state = 'ready'" 1
 kill -TERM $p
 wait $p
 is 'TERM: ends well' $? 0
-json 'and prints what it did' "$tmp/reap.out"
+json 'a reaper prints what it did in JSON' "$tmp/reap.out"
 
 printf 'host=%s port=%s user=%s dbname=%s\n' "$PGHOST" "$PGPORT" "$PGUSER" "$PGDATABASE" >"$tmp/dsn"
 : >"$tmp/reap.err" # the daemon before has said that it works, too
@@ -66,7 +66,7 @@ rm "$tmp/dsn"
 kill -HUP $p
 yes 'HUP with a missing file is logged' until_true 10 grep -q 'cannot open' "$tmp/reap.err"
 id=$(pgwork enqueue q x --delay 100ms)
-yes 'and the old one is kept' until_true 10 count_is "SELECT count(*) FROM pgwork.job WHERE id = $id AND state = 'ready'" 1
+yes 'a reaper keeps its settings if the new file is missing' until_true 10 count_is "SELECT count(*) FROM pgwork.job WHERE id = $id AND state = 'ready'" 1
 kill -INT $p 2>/dev/null || :
 kill -TERM $p
 wait $p
@@ -101,7 +101,7 @@ for way in '-d nobody|next try in|STOPPING=1' '|working on q, 1 at a time|READY=
     kill -TERM $p
     wait $p
     wait $l
-    is "and systemd hears: ${rest#*|}" "$(sed 1d "$tmp/heard" | tr '\n' ' ')" "${rest#*|} "
+    is "systemd hears: ${rest#*|}" "$(sed 1d "$tmp/heard" | tr '\n' ' ')" "${rest#*|} "
 done
 (cd "$tmp" && exec pgwork -q -d nobody reap) 2>"$tmp/reap.err" &
 p=$! jobs_of_ours=$!

@@ -31,7 +31,7 @@ code 'with -q' 0 pgwork -q ls q -n 2
 is 'it does not' "$(cat "$tmp/err")" ''
 code 'the next page' 0 pgwork ls q -n 2 --after "$delayed" --json
 is 'is the last' "$(sed 's/.*"id":\([0-9]*\).*/\1/' "$tmp/out") $(cat "$tmp/err")" "$dead "
-code 'and there is none behind it' 1 pgwork ls q --after "$dead"
+code 'no page follows the last one' 1 pgwork ls q --after "$dead"
 refused 'behind no id' 2 '\-\-after' pgwork ls q --after -1
 refused 'ls of a queue that is not there' 1 'no queue "none_such"' pgwork ls none_such
 code 'ls of a queue where nothing is found' 1 pgwork ls q -k none_such
@@ -43,8 +43,8 @@ code 'ls into a full disk' 8 sh -c 'pgwork ls >/dev/full'
 
 code 'show' 0 pgwork show "$delayed"
 yes 'prints the state' grep -q '^state  *delayed$' "$tmp/out"
-yes 'and when' grep -q '^run at  *20.*Z (in 59m' "$tmp/out"
-yes 'and the tag' grep -q '^tag  *tag$' "$tmp/out"
+yes 'show prints when a job runs' grep -q '^run at  *20.*Z (in 59m' "$tmp/out"
+yes 'show prints the tag' grep -q '^tag  *tag$' "$tmp/out"
 code 'show -Q --json' 0 pgwork show -Q q --json "$ready" "$delayed"
 json 'is JSON' "$tmp/out"
 id=$(pgwork enqueue lines x)
@@ -188,11 +188,11 @@ sql "DROP ROLE pgw_cli_plain; DELETE FROM pgwork.heartbeat"
 pgwork enqueue slow x >/dev/null
 sql "UPDATE pgwork.live_job SET created_at = now() - interval '2 h' WHERE token IS NULL"
 pgwork doctor --json >"$tmp/out" 2>"$tmp/err"
-yes 'and that no worker does' grep -q '"grade":"bad","check":"ready jobs","text":"queue ..slow' "$tmp/out"
+yes 'the doctor reports ready jobs that no worker claims' grep -q '"grade":"bad","check":"ready jobs","text":"queue ..slow' "$tmp/out"
 pgwork queue drop slow --force
 pgwork -q reap --once
 pgwork doctor --json >"$tmp/out" 2>"$tmp/err"
-is 'and then, that one does' "$(grep -c '"grade":"bad","check":"reaper"' "$tmp/out")" 0
+is 'the doctor reports no reaper as missing when one runs' "$(grep -c '"grade":"bad","check":"reaper"' "$tmp/out")" 0
 name="-it's"
 pgwork -q --schema jobs migrate
 pgwork --schema jobs queue create -- "$name"
@@ -222,6 +222,6 @@ for words in "stats" "--json stats" "metrics --no-doctor" "ls $unseen" "--json l
     pgwork $words >"$tmp/out" 2>&1
     is "no unseen character reaches the terminal: $(printf %s "$words" | LC_ALL=C tr -cd ' -~')" "$(test -s "$tmp/out" && LC_ALL=C grep -c "$rlo\|$zwsp\|$csi" "$tmp/out")" 0
 done
-yes 'but stands there escaped' sh -c 'pgwork stats | grep -qF "rl\u202eo\u200bx"'
-is 'and is the same to a program' "$(pgwork --json queue list | sed -n 's/.*"queue":"\(rl[^"]*\)".*/"\1"/p; s/.*"name":"\(rl[^"]*\)".*/"\1"/p' | sed "s/.*/SELECT ('&'::jsonb #>> '{}') = U\&'rl\\\\202eo\\\\200bx'/" | psql -XAtq)" t
+yes 'unseen characters are escaped' sh -c 'pgwork stats | grep -qF "rl\u202eo\u200bx"'
+is 'a program reads the unseen characters unchanged' "$(pgwork --json queue list | sed -n 's/.*"queue":"\(rl[^"]*\)".*/"\1"/p; s/.*"name":"\(rl[^"]*\)".*/"\1"/p' | sed "s/.*/SELECT ('&'::jsonb #>> '{}') = U\&'rl\\\\202eo\\\\200bx'/" | psql -XAtq)" t
 exit 0

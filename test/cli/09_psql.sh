@@ -31,5 +31,5 @@ claim
 is 'completed in a transaction that is rolled back' "$(sql "BEGIN; SELECT count(*) FROM pgwork.complete('life', '{$id}', '{$token}'); ROLLBACK" | head -n 1) $(state)" '0 leased 2'
 is 'completed' "$(sql "SELECT count(*) FROM pgwork.complete('life', '{$id}', '{$token}', ARRAY['{\"ok\": true}'::jsonb])") $(state)" '0 done 2'
 is 'its output is kept' "$(sql "SELECT output FROM pgwork.job WHERE id = $id")" '{"ok": true}'
-is 'and pgwork shows the same' "$(pgwork show "$id" --json | sed 's/,"attempts":.*//; s/.*"state":"\([a-z]*\)".*"attempt":\([0-9]*\).*/\1 \2/')" 'done 2'
+is 'pgwork show agrees with psql' "$(pgwork show "$id" --json | sed 's/,"attempts":.*//; s/.*"state":"\([a-z]*\)".*"attempt":\([0-9]*\).*/\1 \2/')" 'done 2'
 exit 0

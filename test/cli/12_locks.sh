@@ -55,7 +55,7 @@ json 'locks --json is JSON' "$tmp/out"
 kill -TERM $holder
 wait $holder
 is 'TERM ends the command as well' $? 143
-yes 'and the lock is free' eventually pgwork lock -n a -- true
+yes 'the lock is free after TERM' eventually pgwork lock -n a -- true
 
 for signal in HUP QUIT; do
     rm -f "$tmp/pid"
@@ -68,7 +68,7 @@ for signal in HUP QUIT; do
     wait $holder
     is "$signal ends the command as well" $? 143
     yes 'it is gone' sh -c "! kill -0 $(cat "$tmp/pid")"
-    yes 'and the lock is free' eventually pgwork lock -n a -- true
+    yes 'the lock is free after the command' eventually pgwork lock -n a -- true
 done
 for signal in HUP INT QUIT; do
     # shellcheck disable=SC2016  # for the shell that holds
@@ -93,7 +93,7 @@ until_true 20 test -s "$tmp/family"
 kill -TERM $holder
 wait $holder
 is 'TERM ends what the command started' $? 143
-yes 'and the lock is held until it has ended' grep -q '^family  *held' "$tmp/family"
+yes 'the lock is held until what the command started has ended' grep -q '^family  *held' "$tmp/family"
 
 pgwork lock lost -- sleep 60 2>"$tmp/lost" &
 holder=$! jobs_of_ours="$jobs_of_ours $holder"
@@ -101,7 +101,7 @@ yes 'held once more' eventually held lost
 sql "SELECT pg_terminate_backend(pid) FROM pgwork.lock_list('lost')" >/dev/null
 wait $holder
 is 'a lost lock ends the command' $? 74
-yes 'and says so' grep -q 'the lock was lost' "$tmp/lost"
+yes 'the loss of a lock is reported' grep -q 'the lock was lost' "$tmp/lost"
 
 # a second request to stop is for the command as well: the lock is given back as ever
 pgwork lock --grace 1m twice -- sh -c 'trap "sleep 1; exit 3" TERM; echo >"$0"; while :; do sleep 0.1; done' "$tmp/twice" 2>"$tmp/err" &
@@ -112,7 +112,7 @@ until_true 20 heard $holder
 kill -TERM $holder
 wait $holder
 is 'two TERMs: the exit code of the command' $? 3
-is 'and no word of a lost lock' "$(grep -c lost "$tmp/err")" 0
+is 'two TERMs are not reported as a lost lock' "$(grep -c lost "$tmp/err")" 0
 
 pgwork sem create last 1
 for holds in 'lock last' 'sem run last'; do
@@ -147,7 +147,7 @@ code 'sem create again' 0 pgwork sem create s 2
 refused 'sem create with another number' 1 'already exists with 2 permits, not 3' pgwork sem create s 3
 refused 'no number' 2 'not a number of permits' pgwork sem create s many
 refused 'no such semaphore' 1 'no semaphore' pgwork sem acquire nowhere
-yes 'and what makes one' grep -q '^hint: .*pgwork sem create' "$tmp/err"
+yes 'the hint for a missing semaphore is a command' grep -q '^hint: .*pgwork sem create' "$tmp/err"
 token=$(pgwork sem acquire s)
 code 'sem acquire --json' 0 pgwork --json sem acquire s --ttl 1h
 json 'sem acquire --json is JSON' "$tmp/out"
@@ -173,9 +173,9 @@ refused 'sem run of nothing' 2 'no command' pgwork sem run s --
 refused 'sem run of an empty command' 2 'no command' pgwork sem run s -- ''
 pgwork sem acquire s >/dev/full 2>"$tmp/err"
 is 'a token that cannot be printed' "$? $(grep -c 'cannot write' "$tmp/err")" '8 1'
-yes 'and its permit is back' out_of s 1
+yes 'the permit is back after a token that cannot be printed' out_of s 1
 code 'sem run' 5 env PGWORK_TOKEN=job pgwork sem run s -- sh -c 'test -n "$PGWORK_PERMIT" && test "$PGWORK_TOKEN" = job && exit 5'
-yes 'and its permit is back' out_of s 1
+yes 'the permit is back after sem run' out_of s 1
 pgwork sem run s -- sleep 15 2>"$tmp/lost" &
 holder=$! jobs_of_ours="$jobs_of_ours $holder"
 yes 'sem run holds' eventually out_of s 2
@@ -190,7 +190,7 @@ yes 'sem run holds once more' eventually out_of s 2
 sql "SELECT pg_terminate_backend($(pgwork --json sem list s | sed -n 's/.*"pid":\([1-9][0-9]*\).*/\1/p'))" >/dev/null
 wait $holder
 is 'a permit that is lost with its session ends the command' $? 74
-yes 'and says so' grep -q 'the permit was lost' "$tmp/lost"
+yes 'the loss of a permit is reported' grep -q 'the permit was lost' "$tmp/lost"
 
 # a server that says nothing any more: one process of it stands still, and has to go on whatever happens
 ends() { pgwork --json sem list alone | sed -n 's/.*"until":"\([^"]*\)".*/\1/p'; }
@@ -208,13 +208,13 @@ timeout -k 1 20 pgwork sem run alone --ttl 3s --grace 300ms -- sleep 60 2>"$tmp/
 holder=$! jobs_of_ours="$jobs_of_ours $holder"
 yes 'it is taken' eventually out_of alone 1
 first=$(ends)
-yes 'and extended' eventually extended # before its first extend it would connect anew, in time
+yes 'a permit is extended' eventually extended # before its first extend it would connect anew, in time
 frozen=$(pgwork --json sem list alone | sed -n 's/.*"pid":\([0-9]*\).*/\1/p')
 kill -STOP "$frozen"
 wait $holder
 is 'without a word of the server the command is ended' $? 74
 thaw
-yes 'and it says so' grep -q 'the permit was lost' "$tmp/lost"
+yes 'the loss of a permit without an answer of the server is reported' grep -q 'the permit was lost' "$tmp/lost"
 yes 'the permit is back' eventually out_of alone 0
 pgwork sem run alone --ttl 8s --grace 1m -- sh -c 'trap "sleep 10; pgwork sem run -n alone -- true; exit \$?" TERM; echo >"$0"; while :; do sleep 0.1; done' "$tmp/ready" 2>"$tmp/err" &
 holder=$! jobs_of_ours="$jobs_of_ours $holder"
@@ -222,12 +222,12 @@ until_true 20 test -s "$tmp/ready"
 kill -TERM $holder
 wait $holder
 is 'in its grace the command keeps its permit: no other session gets it' $? 75
-code 'and for one no more' 0 pgwork sem drop alone
+code 'after the grace the permit is free' 0 pgwork sem drop alone
 
 pgwork sem create later 1
 pgwork sem acquire later --ttl 2s >/dev/null
 code 'after a wait it has its permit for the whole time' 0 pgwork sem run later --ttl 3s -- true
-is 'and gives it back' "$(pgwork --json sem list | sed -n 's/.*"semaphore":"later".*"taken":\([0-9]*\).*/\1/p')" 0
+is 'the permit is back after a wait' "$(pgwork --json sem list | sed -n 's/.*"semaphore":"later".*"taken":\([0-9]*\).*/\1/p')" 0
 pgwork sem drop later
 
 pgwork sem create open 3
@@ -239,8 +239,8 @@ echo "BEGIN; SELECT pgwork.sema_resize('open', 4); SELECT pg_sleep(300)" | psql 
 resizing="FROM pg_stat_activity WHERE datname = current_database() AND query = 'SELECT pg_sleep(300)'"
 yes 'a session resizes, and does not commit' until_true 10 count_is "SELECT count(*) $resizing" 1
 refused 'the process that resizes is named when nothing can be extended' 75 "resized .*: process $(sql "SELECT pid $resizing")\$" pgwork sem extend open "$token"
-refused 'nor returned' 75 'resized' pgwork sem release open "$token"
-refused 'nor taken' 75 'resized' pgwork sem run -n open -- true
+refused 'no permit is returned while a process resizes' 75 'resized' pgwork sem release open "$token"
+refused 'no permit is taken while a process resizes' 75 'resized' pgwork sem run -n open -- true
 yes 'sem run logs it, too, and keeps the permit' until_true 20 grep -q 'resized .*: process' "$tmp/told"
 sql "SELECT pg_terminate_backend(pid, 10000) $resizing" >/dev/null
 code 'then it is as before' 0 pgwork sem extend open "$token"

@@ -8,10 +8,10 @@ refused 'the same from add' 2 'day of month field, column 5: expected \* or 1..3
 refused 'a zone that is none' 2 'Mars' pgwork cron add x '* * * * *' --tz Mars
 for zone in +03:00 GMT+3 CST right/UTC '<+03>-3' posixrules/none ''; do
     refused "what is no zone by name ($zone) is refused by next" 2 'zone' timeout -k 1 20 pgwork cron next '* * * * * *' --tz "$zone"
-    refused 'and by add' 2 'zone' timeout -k 1 20 pgwork cron add x '* * * * * *' --tz "$zone"
+    refused "what is no zone by name ($zone) is refused by add" 2 'zone' timeout -k 1 20 pgwork cron add x '* * * * * *' --tz "$zone"
 done
 yes 'a zone is found whatever its case by next' pgwork cron next @daily --tz europe/berlin
-yes 'and by add' pgwork cron add case @daily --tz europe/berlin
+yes 'a zone is found whatever its case by add' pgwork cron add case @daily --tz europe/berlin
 pgwork cron rm case
 pgwork cron add ahead @hourly --timeout 7d >/dev/null
 pgwork cron run ahead
@@ -21,7 +21,7 @@ sql "UPDATE pgwork.schedule SET base = base + interval '8 h', next_at = next_at 
 code 'a held tick, and nothing for another node' 1 pgwork cron claim ahead --node b
 code 'release --force' 0 pgwork cron release --force ahead
 refused 'makes the token stale' 1 '' pgwork cron finish "$token"
-yes 'and says by whom it was taken' sh -c 'pgwork cron list ahead --json | grep -q "took the tick of .* from node ..a"'
+yes 'a list shows who took the tick' sh -c 'pgwork cron list ahead --json | grep -q "took the tick of .* from node ..a"'
 yes 'the next time is not ahead any more' count_is "SELECT count(*) FROM pgwork.schedules WHERE name = 'ahead' AND next_slot < clock_timestamp() + interval '61 min'" 1
 code 'another node may claim it' 0 pgwork cron claim ahead --node b
 code 'release --force when none is held' 1 sh -c 'pgwork cron release --force ahead && pgwork cron release --force ahead'
@@ -36,7 +36,7 @@ END
 pgwork cron add apply-old @daily >/dev/null
 code 'apply, a dry run' 0 pgwork cron apply -n --prune "$tmp/schedules"
 is 'prints what would change' "$(sort "$tmp/out" | tr '\n' ',')" 'new apply b,new apply-a,removed apply-old,'
-is 'and changes nothing' "$(sql "SELECT string_agg(name, ',' ORDER BY name COLLATE \"C\") FROM pgwork.schedules")" apply-old
+is 'a dry run changes nothing' "$(sql "SELECT string_agg(name, ',' ORDER BY name COLLATE \"C\") FROM pgwork.schedules")" apply-old
 code 'apply' 0 pgwork cron apply "$tmp/schedules"
 is 'makes those of the file' "$(sql "SELECT string_agg(name || ' ' || coalesce(queue, '-'), ',' ORDER BY name COLLATE \"C\") FROM pgwork.schedules")" 'apply b -,apply-a mail,apply-old -'
 code 'apply --prune from stdin' 0 sh -c 'pgwork --json cron apply --prune - <"$0"' "$tmp/schedules"
@@ -77,7 +77,7 @@ yes 'run makes a job as said' sh -c 'pgwork ls mail --json | grep -q "\"kind\":\
 code 'pause' 0 pgwork cron pause report
 yes 'paused shows, and that nothing comes' sh -c 'pgwork cron list | grep -q "^report .* paused  *-  *20"'
 yes 'in JSON, too' sh -c 'pgwork cron list --json | grep -q "\"paused\":true,\"next\":null"'
-is 'and add says so' "$(pgwork cron add report '0 0 1 1 *' --tz Europe/Berlin -Q mail)" -
+is 'add of a paused schedule prints no next time' "$(pgwork cron add report '0 0 1 1 *' --tz Europe/Berlin -Q mail)" -
 code 'resume' 0 pgwork cron resume report
 code 'rename' 0 pgwork cron rename report annual
 refused 'the old name is gone' 1 'report' pgwork cron pause report
@@ -106,10 +106,10 @@ pgwork cron add sweep '@every 1h' --timeout 1m --payload '[1]' >/dev/null
 code 'nothing is due' 1 pgwork cron claim sweep
 is 'says nothing' "$(cat "$tmp/out" "$tmp/err")" ''
 refused 'nothing of one that is not there' 1 'no schedule "Sweep" yet' pgwork cron claim sweep Sweep
-code 'or quietly' 1 pgwork -q cron claim Sweep
+code 'a quiet claim of a missing schedule finds nothing' 1 pgwork -q cron claim Sweep
 is 'says nothing' "$(cat "$tmp/out" "$tmp/err")" ''
 sql 'CREATE ROLE pgw_cli_worker LOGIN IN ROLE pgwork_worker' 2>/dev/null
-PGWORK_DSN="host=$PGHOST port=$PGPORT user=pgw_cli_worker dbname=$PGDATABASE" code 'nor to a role that may not read it' 1 pgwork cron claim Sweep
+PGWORK_DSN="host=$PGHOST port=$PGPORT user=pgw_cli_worker dbname=$PGDATABASE" code 'a schedule is not shown to a role that may not read it' 1 pgwork cron claim Sweep
 is 'says nothing' "$(cat "$tmp/out" "$tmp/err")" ''
 sql 'DROP ROLE pgw_cli_worker' >/dev/null 2>&1
 code 'run without a queue' 0 pgwork cron run sweep

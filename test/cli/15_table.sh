@@ -12,7 +12,7 @@ refused 'not a key' 2 'no unique key over' pgwork table check article -k number
 refused 'missing columns' 1 'missing: `locked_by`' pgwork table check article -k journal -k number
 code 'init prints' 0 pgwork table init article -k journal -k number --claimable 'reviewed IS NULL'
 is 'three statements' "$(grep -c ';$' "$tmp/out")" 3
-yes 'and changes nothing' test "$(sql "SELECT count(*) FROM pg_attribute WHERE attrelid = 'article'::regclass AND attnum > 0")" = 3
+yes 'a dry run of table prepare changes nothing' test "$(sql "SELECT count(*) FROM pg_attribute WHERE attrelid = 'article'::regclass AND attnum > 0")" = 3
 refused 'still missing' 1 'missing' pgwork table check article -k journal -k number
 code 'init --apply' 0 pgwork table init article -k journal -k number --claimable 'reviewed IS NULL' --apply --timeout 1m
 code 'check is content' 0 pgwork table check article -k journal -k number --claimable 'reviewed IS NULL'
@@ -48,7 +48,7 @@ names='--locked-by borrower --expires-at until --token ticket'
 {
     code 'columns of other names' 0 pgwork table init seat -k number $names --apply
     is 'are made' "$(sql "SELECT string_agg(attname, ' ' ORDER BY attnum) FROM pg_attribute WHERE attrelid = 'seat'::regclass AND attnum > 0")" 'number borrower until ticket'
-    code 'and found' 0 pgwork table check seat -k number $names
+    code 'table check accepts the columns' 0 pgwork table check seat -k number $names
     refused 'the usual ones are not' 1 'missing: `locked_by`' pgwork table check seat -k number
     sql "UPDATE seat SET borrower = 'x', ticket = gen_random_uuid(), until = now() - number * interval '1 second'" >/dev/null
     code 'reap by them' 0 pgwork table reap seat -k number $names --json

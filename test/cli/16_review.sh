@@ -21,14 +21,14 @@ for who in anna bert cleo dora; do
 done
 wait
 is 'each article is reviewed once' "$(cat "$tmp/anna" "$tmp/bert" "$tmp/cleo" "$tmp/dora" | sort | uniq | wc -l) $(cat "$tmp/anna" "$tmp/bert" "$tmp/cleo" "$tmp/dora" | wc -l)" '300 300'
-is 'and has its grade, and no lease' "$(sql 'SELECT count(*) FROM article WHERE grade BETWEEN 1 AND 6 AND locked_by IS NULL')" 300
+is 'each article has a grade and no lease' "$(sql 'SELECT count(*) FROM article WHERE grade BETWEEN 1 AND 6 AND locked_by IS NULL')" 300
 
 # emil was killed between claim and finish; felix is told nothing is there until the hour is over
 sql "UPDATE article SET grade = NULL, locked_by = 'emil', token = gen_random_uuid(), expires_at = now() + interval '1 hour' WHERE number <= 10" >/dev/null
 code 'leased articles are left alone' 0 "$review" felix 20
 is 'by others' "$(cat "$tmp/out")" ''
 code 'emil comes back' 0 "$review" emil 20
-is 'and gets his own' "$(wc -l <"$tmp/out")" 10
+is 'a holder who comes back gets his own rows' "$(wc -l <"$tmp/out")" 10
 sql "UPDATE article SET grade = NULL, locked_by = 'emil', token = gen_random_uuid(), expires_at = now() - interval '1 second' WHERE number <= 10" >/dev/null
 code 'after the hour' 0 "$review" felix 20
 is 'felix has them' "$(wc -l <"$tmp/out")" 10

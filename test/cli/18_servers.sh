@@ -7,12 +7,12 @@ chmod 755 "$tmp"
 code 'a command beside a private server' 0 env TMPDIR="$tmp" "$with_pg" sh -c 'psql -XAtqc "SELECT 40 + 2"; ls -d "$PGHOST"'
 is 'is asked' "$(head -n 1 "$tmp/out")" 42
 yes 'its directory was where temporary things are' grep -q "^$tmp/pgwork\." "$tmp/out"
-is 'and is gone' "$(ls -d "$tmp"/pgwork.* 2>/dev/null)" ''
+is 'the directory of the server is gone' "$(ls -d "$tmp"/pgwork.* 2>/dev/null)" ''
 code 'its exit code is the command'\''s' 7 env TMPDIR="$tmp" "$with_pg" sh -c 'exit 7'
 mkdir -m 755 "$tmp/a b"
 code 'where a connection string would need quotes, a server stands in /tmp' 0 \
     env TMPDIR="$tmp/a b" "$with_pg" sh -c 'psql -XAtq "$PGWORK_DSN" -c "SELECT 42"'
-is 'and is asked' "$(cat "$tmp/out")" 42
+is 'a server in /tmp answers' "$(cat "$tmp/out")" 42
 env PGHOST=far PGHOSTADDR=::1 PGPORT=1 PGUSER=u PGDATABASE=d PGSERVICE=s PGGSSENCMODE=require PGSSLMODE=require PGSSLCERT=c \
     PGSSLNEGOTIATION=direct PGCONNECT_TIMEOUT=1 PGCLUSTER=9/far PGOPTIONS=-cx=y PGWORK_SCHEMA=w PGWORK_DSN=dsn \
     sh -euc '. "$0"; pg_env /near; env' "$top/test/support/pg.sh" | grep '^PG[A-Z]' | grep -v '^PGW_' | sort >"$tmp/env"
@@ -32,8 +32,8 @@ for signal in INT TERM HUP; do
     kill -s "$signal" "$runs"
     wait "$runs"
     yes "after $signal no server runs" until_true 20 sh -c "! kill -0 $(cat "$tmp/pid")"
-    yes 'nor the command' until_true 20 sh -c "! kill -0 $(cat "$tmp/started")"
-    is 'and no directory is left' "$(ls -d "$tmp"/pgwork.* 2>/dev/null)" ''
+    yes "after $signal the command is gone" until_true 20 sh -c "! kill -0 $(cat "$tmp/started")"
+    is "after $signal no directory is left" "$(ls -d "$tmp"/pgwork.* 2>/dev/null)" ''
 done
 
 mkdir "$tmp/bin"
@@ -41,20 +41,20 @@ printf '#!/bin/sh\nexit 1\n' >"$tmp/bin/initdb"
 chmod 755 "$tmp/bin" "$tmp/bin/initdb"
 code 'a server that does not start' 1 env TMPDIR="$tmp" PG_BINDIR="$tmp/bin" WITH_PG_ELSE='0 passed, 1 failed' "$with_pg" true
 is 'has a last line too' "$(tail -n 1 "$tmp/out")" '0 passed, 1 failed'
-yes 'and a word on what happened' grep -q 'does not start' "$tmp/err"
-is 'and leaves nothing' "$(ls -d "$tmp"/pgwork.* 2>/dev/null)" ''
+yes 'a server that does not start is reported' grep -q 'does not start' "$tmp/err"
+is 'a server that does not start leaves nothing' "$(ls -d "$tmp"/pgwork.* 2>/dev/null)" ''
 
 mkdir -p "$tmp/there/files"
 echo 'SELECT 40 + 2' >"$tmp/there/files/asks.sql"
 code 'psql takes files from where it is called' 0 env -C "$tmp/there/files" "$top/run" psql -XAtqf asks.sql
-is 'and is answered' "$(cat "$tmp/out")" 42
+is 'psql answers where it is called' "$(cat "$tmp/out")" 42
 printf '#!/bin/sh\npwd -P; command -v pgwork\n' >"$tmp/bin/ashell"
 chmod 755 "$tmp/bin/ashell"
 code 'a shell begins where it is called' 0 env -C "$tmp/there" SHELL="$tmp/bin/ashell" "$top/run" shell
 is 'with pgwork in PATH' "$(cat "$tmp/out")" "$(cd "$tmp/there" && pwd -P)
 $top/build/pgwork"
 code 'so does the demo' 0 env -C "$tmp/there" "$top/run" demo files
-yes 'and says so' grep -q "^1. Enqueue every file under $(cd "$tmp/there/files" && pwd -P)\$" "$tmp/out"
+yes 'the demo prints its directory' grep -q "^1. Enqueue every file under $(cd "$tmp/there/files" && pwd -P)\$" "$tmp/out"
 
 # The functions of `run` that install, with an apt-get that only looks at the files of the system's (here
 # they are ours), and then ends as it is told, or ends its caller.
@@ -84,7 +84,7 @@ for end in '0 0' '100 1' 'INT 130' 'TERM 143' 'HUP 129' 'KILL 137' '0 0'; do
     code "the pooler: apt ends with $end" "${end#* }" installs apt_pgbouncer "${end% *}"
     is 'no service started' "$(grep -cx 'exit 101' "$tmp/seen")" 1
     case $end in KILL*) continue ;; esac # what is left then, the next one undoes
-    is 'and all is as before' "$(files)" "$before"
+    is 'a refused start changes no file' "$(files)" "$before"
 done
 echo 'create_main_cluster = false' >>"$tmp/conf"
 echo 'exit 101' >"$tmp/policy"

@@ -49,7 +49,7 @@ claim
 code 'snooze' 0 pgwork snooze q "$id" "$token" --delay 0
 claim
 code 'complete' 0 pgwork complete q "$id" "$token"
-is 'and counted once' "$(state "$id")" 'done 2'
+is 'a completion is counted once' "$(state "$id")" 'done 2'
 id=$(pgwork enqueue q two)
 code 'cancel' 0 pgwork cancel -q q "$id"
 id=$(pgwork enqueue q three)
@@ -86,7 +86,7 @@ wait "$reaper"
 is 'the reaper ends well' $? 0
 
 refused 'a lock needs a session of its own' 5 'pooler' pgwork lock a -- true
-is 'and leave none' "$(sql "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())")" 0
+is 'a refused lock leaves no advisory lock' "$(sql "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())")" 0
 
 # One that keeps a session of the server for each client, until that leaves.
 sed 's/pool_mode = transaction/pool_mode = session/; s/6432/6433/; s/pool_size=2/pool_size=10/' "$tmp/pool/ini" >"$tmp/pool/session.ini"
@@ -95,10 +95,10 @@ jobs_of_ours="$jobs_of_ours $!"
 export PGWORK_DSN="host=$tmp/pool port=6433 user=$PGUSER dbname=$PGDATABASE"
 until_true 20 psql -XAtqd "$PGWORK_DSN" -c 'SELECT 1'
 refused 'a pooler in session mode is taken for one in transaction mode' 5 'pooler' pgwork lock -n pooled -- true
-yes 'and the hint says how to tell' grep -q 'pooler=session' "$tmp/err"
+yes 'the hint names the property of poolers in session mode' grep -q 'pooler=session' "$tmp/err"
 # shellcheck disable=SC2016  # for the shell that holds
 code 'unless the property says so: then locks work' 0 pgwork -X pooler=session lock pooled -- sh -c '! env -u PGWORK_FENCES pgwork -X pooler=session lock -n pooled -- true 2>"$0"' "$tmp/held"
-yes 'and exclude each other' grep -q 'another session holds the lock' "$tmp/held"
-code 'and are free afterwards' 0 pgwork -X pooler=session lock -n pooled -- true
-is 'and leave none, either' "$(sql "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())")" 0
+yes 'locks through a pooler in session mode exclude each other' grep -q 'another session holds the lock' "$tmp/held"
+code 'locks through a pooler in session mode are free afterwards' 0 pgwork -X pooler=session lock -n pooled -- true
+is 'a pooler in session mode keeps no advisory lock' "$(sql "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())")" 0
 exit 0

@@ -39,7 +39,7 @@ is 'each took effect once' "$(sql 'SELECT balance FROM account')" 2001000
     kill -TERM $workers
     all_well 'the workers end well' $workers
 }
-yes 'and say what they settled' grep -q '^[1-9][0-9]* settled, ' "$tmp/1"
+yes 'the workers print what they settled' grep -q '^[1-9][0-9]* settled, ' "$tmp/1"
 
 sql "CREATE FUNCTION odd() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM set_config(''client_encoding'', ''LATIN1'', true); RETURN NEW; END';
      CREATE TRIGGER odd BEFORE INSERT ON account FOR EACH ROW EXECUTE FUNCTION odd()" >/dev/null
@@ -50,7 +50,7 @@ settler=$!
 jobs_of_ours="$jobs_of_ours $settler"
 yes 'a job that cannot be completed' until_true 60 count_is "SELECT count(*) FROM pgwork.job WHERE queue = 'refused' AND state = 'dead'" 1
 is 'says why, in words of the library' "$(sql "SELECT error FROM pgwork.job WHERE queue = 'refused'" | grep -c client_encoding)" 1
-is 'and had no effect' "$(sql "SELECT count(*) FROM account WHERE name = 'bob'")" 0
+is 'a refused transfer has no effect' "$(sql "SELECT count(*) FROM account WHERE name = 'bob'")" 0
 kill -TERM $settler
 all_well 'that worker ends well' $settler
 exit 0

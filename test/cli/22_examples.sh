@@ -3,9 +3,9 @@
 poll_loop=$top/build/examples/poll_loop in_tx=$top/build/examples/enqueue_in_tx tenants=$top/build/examples/tenants
 
 code 'poll_loop: without the schema of pgwork it says so' 1 "$poll_loop"
-yes 'and what is missing' grep -q '^PGW_ESCHEMA: ' "$tmp/err"
+yes 'poll_loop: without the schema of pgwork it names the schema' grep -q '^PGW_ESCHEMA: ' "$tmp/err"
 code 'enqueue_in_tx, too' 1 "$in_tx"
-yes 'and what is missing' grep -q '^PGW_ESCHEMA: ' "$tmp/err"
+yes 'enqueue_in_tx: without the schema of pgwork it names the schema' grep -q '^PGW_ESCHEMA: ' "$tmp/err"
 pgwork -q migrate
 
 pgwork queue create poll_loop --retention 1d
@@ -14,11 +14,11 @@ code 'poll_loop' 0 "$poll_loop"
 id=$(sql "SELECT id FROM pgwork.job WHERE queue = 'poll_loop'")
 is 'its job goes all the way' "$(grep -v '^other things' "$tmp/out" | tr '\n' '|')" "enqueued $id|claimed $id|completed|"
 yes 'while other things happen' grep -q '^other things' "$tmp/out"
-is 'and is done' "$(sql "SELECT state || ' ' || attempt FROM pgwork.job WHERE id = $id")" 'done 1'
+is 'poll_loop: the job is done' "$(sql "SELECT state || ' ' || attempt FROM pgwork.job WHERE id = $id")" 'done 1'
 other="$other $(pgwork enqueue poll_loop 1)"
 code 'poll_loop: where the job of another comes first' 0 "$poll_loop"
 yes 'it goes on to its own' grep -q '^completed$' "$tmp/out"
-yes 'and says so' grep -q '^of others, requeued: 1$' "$tmp/out"
+yes 'the example prints what it requeued' grep -q '^of others, requeued: 1$' "$tmp/out"
 is 'that is as it was, as is the one of another queue' \
     "$(sql "SELECT state, attempt FROM pgwork.job WHERE id IN ($(echo "$other" | tr ' ' ,))" | tr '\n' ' ')" 'ready|0 ready|0 '
 pgwork -q claim poll_loop --lease 100ms >/dev/null # as by a run that was killed in the middle
@@ -26,12 +26,12 @@ reaped() { pgwork -q reap --once && [ "$(sql "SELECT state FROM pgwork.job WHERE
 yes 'the job of a dead run comes back' until_true 20 reaped
 code 'poll_loop: where that one comes first, and alone' 0 "$poll_loop"
 yes 'it goes on to its own' grep -q '^completed$' "$tmp/out"
-is 'and is not charged for it' "$(sql "SELECT state, attempt FROM pgwork.job WHERE id = ${other#* }")" 'ready|1'
+is 'the requeued job is not charged' "$(sql "SELECT state, attempt FROM pgwork.job WHERE id = ${other#* }")" 'ready|1'
 
 both() { sql "SELECT (SELECT count(*) FROM orders) || ' ' || count(*) FROM pgwork.job WHERE queue = 'mail'"; }
 code 'enqueue_in_tx: rolled back' 0 "$in_tx" back
 yes 'it says so' grep -q '^order and job [1-9][0-9]* never were$' "$tmp/out"
-is 'neither order nor job is there' "$(both)" '0 0'
+is 'after a rollback neither order nor job is there' "$(both)" '0 0'
 code 'enqueue_in_tx: committed' 0 "$in_tx"
 id=$(sql "SELECT id FROM pgwork.job WHERE queue = 'mail'")
 is 'it says which job' "$(cat "$tmp/out")" "order and job $id are there"
@@ -42,7 +42,7 @@ reaper=$! jobs_of_ours=$!
 code 'tenants' 0 "$tenants" 60
 is 'all jobs of all tenants are done' "$(grep -c '^big: 60 of 60 \|^middle: 12 of 12 \|^small: 3 of 3 ' "$tmp/out")" 3
 yes 'the last tenant is served long before the first' awk '{ last[$1] = $NF } END { exit !(last["small:"] < 37 && last["middle:"] < last["big:"]) }' "$tmp/out"
-yes 'and the API is called as often as it allows' grep -q '^75 calls in ' "$tmp/out"
+yes 'the API is called as often as it allows' grep -q '^75 calls in ' "$tmp/out"
 code 'tenants: once more' 0 "$tenants" 20
 is 'begins anew' "$(grep -c '^big: 20 of 20 \|^middle: 4 of 4 \|^small: 1 of 1 ' "$tmp/out")" 3
 kill $reaper

@@ -23,16 +23,16 @@ is 'that one is named, no other' "$(grep "may grow" "$tmp/out" | cut -d: -f2,3)"
 banned() { echo "$1" >"$tmp/banned.c" && awk -f "$top/test/lint/banned.awk" "$tmp/banned.c" | cut -d' ' -f2; }
 is 'banned: a call' "$(banned 'p = malloc(3);')" malloc
 is 'also where strings are around it' "$(banned 's = "a \" b"; p = malloc(3); s = "c";')" malloc
-is 'or a quotation mark by itself' "$(banned "if (c == '\"') p = malloc(3), s = \"c\";")" malloc
+is 'a call behind a quotation mark is found' "$(banned "if (c == '\"') p = malloc(3), s = \"c\";")" malloc
 code 'which fails' 1 awk -f "$top/test/lint/banned.awk" "$tmp/banned.c"
-is 'but not in a string, nor a comment, nor of others' "$(banned 's = "malloc(3)"; /* malloc(3) */ my->malloc(3); // malloc(3)')" ''
+is 'a name in a string or a comment is no call' "$(banned 's = "malloc(3)"; /* malloc(3) */ my->malloc(3); // malloc(3)')" ''
 
 # words FILE LINE: the phrase that is refused in it
 words() { echo "$2" >"$tmp/$1" && (cd "$tmp" && awk -v allow= -f "$top/test/lint/words.awk" "$1" | sed -n 's/^[^:]*: "\(.*\)" is there.*/\1/p'); }
 is 'words: a phrase of a page' "$(words page.md 'All are claimed, but for one.')" 'but for'
 is 'of a message' "$(words page.c 'fail("this is no token"); /* but for this */')" 'is no'
 is 'of a comment in SQL' "$(words page.sql '-- Who waits is woken.')" 'Who ...'
-is 'but not in code, nor where it is idiomatic' "$(words page.md 'There is no `is no token` here, and it is no longer there.')" ''
+is 'a phrase in code or in its idiomatic use is accepted' "$(words page.md 'There is no `is no token` here, and it is no longer there.')" ''
 is 'a sentence of a page with more than 25 words' "$(words page.md '- One two three four five six seven eight nine ten, one two three four five six seven eight nine ten, one two three four five six.')" 'long sentence'
 echo 'pages 1 but for' >"$tmp/allow"
 echo 'one, but for two' >"$tmp/page.md"
@@ -52,5 +52,5 @@ code 'circles: a file that calls a lower one' 0 sh "$top/test/lint/circles.sh" a
 echo 'int a(void); int b(void); int b(void) { return a(); }' >b.c
 cc -c b.c
 code 'files that call each other are refused' 1 sh "$top/test/lint/circles.sh" a.o b.o
-yes 'and named' grep -q 'b\.o' "$tmp/err"
+yes 'the files that call each other are named' grep -q 'b\.o' "$tmp/err"
 exit 0

@@ -29,9 +29,9 @@ sql "SELECT pgwork.queue_create('q'), pgwork.sema_create('s', 1)" >/dev/null
 yes 'on the standby, too, there is a queue' until_true 10 pgwork queue list
 refused 'a claim from a standby' 5 'read-only' pgwork claim q
 yes 'the hint says what to do' grep -q target_session_attrs "$tmp/err"
-refused 'nor does it know the holders of locks' 5 'is a standby' pgwork locks
-refused 'or permits' 5 'is a standby' pgwork sem list
-refused 'nor which ones are lost' 5 'is a standby' pgwork sem extend s 00000000-0000-0001-0000-000000000001
+refused 'a standby does not know the holders of locks' 5 'is a standby' pgwork locks
+refused 'a standby does not know the holders of permits' 5 'is a standby' pgwork sem list
+refused 'a standby does not know which permits are lost' 5 'is a standby' pgwork sem extend s 00000000-0000-0001-0000-000000000001
 psql -h "$second" -XAtq -c "SELECT pgwork.lock_acquire('L')" -c "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'" >"$tmp/out" 2>"$tmp/err"
 is 'a lock that it cannot give is not left behind' "$(cat "$tmp/out") $(grep -c read-only "$tmp/err")" '0 1'
 pgwork work q -- true >"$tmp/out" 2>"$tmp/err" & # goes on, there may be a promotion
@@ -55,10 +55,10 @@ brief() { # with more time where it was not enough to get as far as the commit, 
     return $ended
 }
 refused 'what waits for it is unknown' 6 'no synchronous standby has confirmed it' brief enqueue q two --op "$two"
-refused 'and stays so when it is repeated' 6 'no synchronous standby has confirmed it' brief enqueue q two --op "$two"
+refused 'an unknown outcome stays unknown when it is repeated' 6 'no synchronous standby has confirmed it' brief enqueue q two --op "$two"
 refused 'of several, too' 6 'no synchronous standby' brief enqueue q two three --op "$(uuid)"
 printf 'a\nb\n' >"$tmp/lines"
-refused 'and loaded ones' 6 'no synchronous standby' brief enqueue q -f "$tmp/lines"
+refused 'the outcome of a load is unknown' 6 'no synchronous standby' brief enqueue q -f "$tmp/lines"
 refused 'a claim' 6 'no synchronous standby' brief claim q
 refused 'a lock, whose number would come again' 6 'no synchronous standby' brief lock -n L -- true
 is 'which no session holds' "$(pgwork locks --json)" ''
@@ -79,5 +79,5 @@ is 'each acknowledged job is there' "$(pgwork enqueue q one --op "$one" 2>/dev/n
 is 'once' "$(pgwork enqueue q two --op "$two" 2>/dev/null)" "$id"
 yes 'a lock has a higher number' pgwork lock -n L -- sh -c "[ \"\$PGWORK_FENCE\" -gt $(cat "$tmp/fence") ]"
 code 'the reaper runs' 0 pgwork reap --once
-code 'and jobs are claimed' 0 pgwork claim q
+code 'jobs are claimed' 0 pgwork claim q
 exit 0

@@ -193,16 +193,16 @@ is 'never were more permits out than there were' "$(sql "SELECT count(*) FROM gr
 no_permit_is_out() { count_is "SELECT sum(taken + waiting) FROM pgwork.sema_list(), pgwork.sema_resize('s', 4)" 0; }
 yes 'permits are free again, whichever session held them' until_true 10 no_permit_is_out
 is 'as many as there are' "$(sql "SELECT token IS NOT NULL FROM pgwork.sema_acquire('s', 4)")" t
-yes 'and no lock is left' until_true 10 count_is "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())" 0
+yes 'no lock is left' until_true 10 count_is "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())" 0
 is 'each second was one job' "$(sql "SELECT count(*) = count(DISTINCT tags) AND count(*) = extract(epoch FROM max(e) - min(e)) + 1
       FROM (SELECT tags, substr(t, 6)::timestamptz AS e FROM pgwork.job, unnest(tags) t WHERE t LIKE 'slot=%') j")" t
-is 'and one tick of each node, in the order of their numbers' "$(sql "SELECT format('%s: %s with %s after %s with %s', schedule, slot, fence, last, before)
+is 'the ticks of a schedule follow each other, with growing numbers' "$(sql "SELECT format('%s: %s with %s after %s with %s', schedule, slot, fence, last, before)
       FROM (SELECT schedule, fence, slot, lag(fence) OVER w AS before, lag(slot) OVER w AS last FROM finished WINDOW w AS (PARTITION BY schedule ORDER BY slot)) f
      WHERE NOT (fence > before AND slot = last + interval '1 s') LIMIT 3")" ''
 is 'of no row what may never be' "$(head -n 3 "$tmp/never")" ''
 is 'each had one holder at a time, and higher numbers' "$(sql 'SELECT count(*) FROM lease_of a JOIN lease_of b ON b.id = a.id AND b.number > a.number WHERE b.since < greatest(a.since, a.until)')" 0
 is 'each was finished as often as was reported' "$(sql 'SELECT sum(n) = (SELECT count(*) FROM lease_of WHERE finished) FROM leased')" t
 no_row_is_leased() { pgwork -q table reap; count_is 'UPDATE pgwork.leased_table SET rests_until = NULL; SELECT count(*) FROM leased WHERE locked_by IS NOT NULL' 0; }
-yes 'and is free in the end' until_true 10 no_row_is_leased
+yes 'each row is free in the end' until_true 10 no_row_is_leased
 is 'there were some of all' "$(sql "SELECT (SELECT min(fence) > 4 FROM number) AND (SELECT count(*) > 10 FROM grant_of) AND (SELECT count(DISTINCT schedule) = 8 FROM finished)
     AND (SELECT count(DISTINCT id) = 5 AND count(DISTINCT holder) = 4 AND count(*) > 20 FROM lease_of)")" t

@@ -18,10 +18,10 @@ format() {
 
 refused 'a schema that is not there' 4 'migrate' pgwork metrics
 is 'is not up' "$(grep -v '^#' "$tmp/out")" 'pgwork_up 0'
-format 'and says so in the format'
+format 'a server that is down is reported in the format'
 pgwork -q migrate
 code 'nothing is there' 0 pgwork metrics --no-doctor
-is 'but it is up' "$(grep -v '^#' "$tmp/out" | sed 's/ .*//' | tr '\n' ' ')" \
+is 'a server without queues is up' "$(grep -v '^#' "$tmp/out" | sed 's/ .*//' | tr '\n' ' ')" \
     'pgwork_up pgwork_horizon_age_seconds pgwork_horizon_age_transactions pgwork_reapers pgwork_stuck_jobs '
 
 odd='a "b" \c' # a name that has to be escaped
@@ -51,7 +51,7 @@ is 'what is shut' "$(series 'pgwork_queue_draining|pgwork_queue_paused' | sed 's
 is 'permits' "$(series 'pgwork_semaphore_[a-z]*' | sed 's/.*_\([a-z]*\){semaphore="seats"}/\1/' | tr '\n' ' ')" 'permits 3 taken 2 waiting 0 '
 is 'when a schedule fires next' "$(series pgwork_schedule_next_timestamp_seconds)" \
     "pgwork_schedule_next_timestamp_seconds{schedule=\"nightly\"} $(date -d "$(pgwork cron next '0 2 * * *' -n 1 | cut -d ' ' -f 1)" +%s)"
-is 'and which do not' "$(series 'pgwork_schedule_[pf]a[a-z]*' | sed 's/.*schedule_//' | sort | tr '\n' ' ')" \
+is 'metrics show which schedules are paused' "$(series 'pgwork_schedule_[pf]a[a-z]*' | sed 's/.*schedule_//' | sort | tr '\n' ' ')" \
     'failing{schedule="nightly"} 0 failing{schedule="shut"} 0 paused{schedule="nightly"} 0 paused{schedule="shut"} 1 '
 pgwork doctor --json >"$tmp/found"
 is 'each check has its worst grade' "$(series pgwork_doctor_grade | sed 's/.*check="\(.*\)"} /\1 /' | sort)" \
@@ -64,7 +64,7 @@ is '--at-most' "$(pgwork metrics --at-most 3 | grep 'many.*ready' | cut -d ' ' -
 
 code 'into a file' 0 sh -c "umask 027; pgwork metrics -o '$tmp/pgwork.prom'"
 is 'which nobody but the umask keeps others from' "$(stat -c %a "$tmp/pgwork.prom")" 640
-is 'and which stands alone' "$(cd "$tmp" && echo pgwork.prom*)" pgwork.prom
+is 'no temporary file is left beside the metrics' "$(cd "$tmp" && echo pgwork.prom*)" pgwork.prom
 yes 'with all of it' grep -q '^pgwork_queue_jobs{queue="many",state="ready"} 5$' "$tmp/pgwork.prom"
 refused 'a server that is not there' 3 . env PGWORK_DSN='host=/nowhere' pgwork metrics -o "$tmp/pgwork.prom"
 is 'is seen in the file' "$(grep -v '^#' "$tmp/pgwork.prom")" 'pgwork_up 0'

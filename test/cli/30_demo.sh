@@ -16,7 +16,7 @@ yes 'the frozen worker notices that it is late' grep -q '^  ok   w3 noticed' "$t
 yes 'the fourth is killed under full load, or the demo says why not' grep -q '^  \(kill -9 w4 under full load\|w4 was not killed under full load: \)' "$tmp/out"
 is 'nothing is off' "$(grep -c OFF "$tmp/out")" 0
 code 'so it does with fewer files than can be held' 0 sh "$demo" "$tmp/three"
-yes 'and says that no worker is hurt' grep -q 'no worker is hurt' "$tmp/out"
+yes 'with few files the demo says that no worker is hurt' grep -q 'no worker is hurt' "$tmp/out"
 for p in $jobs_of_ours; do kill "$p"; done
 
 mkdir "$tmp/bin"

@@ -35,7 +35,7 @@ hang report 1p
 end_hang 'a report that hangs is made again in a new session before the lease ends'
 hang both 1,2p
 yes 'where both hang the heartbeat comes first' until_true 30 sessions_are both 3
-end_hang 'and the job is done once, too'
+end_hang 'where both hang the job is done once'
 
 sql "CREATE ROLE short LOGIN IN ROLE pgwork_worker CONNECTION LIMIT 1" >/dev/null
 pgwork -q queue create few --retention 1d
@@ -45,7 +45,7 @@ yes 'a worker that cannot have its second connection' until_true 30 grep -q 'nex
 as_short() { PGUSER=short psql -XAtqc 'SELECT 1'; }
 yes 'does not hold its first one meanwhile' until_true 30 as_short
 sql "ALTER ROLE short CONNECTION LIMIT 2" >/dev/null
-yes 'and has both when the server has two connections' until_true 30 grep -q 'working on few' "$tmp/err"
+yes 'a worker on one connection gets its second when the server has one' until_true 30 grep -q 'working on few' "$tmp/err"
 sql "ALTER ROLE short CONNECTION LIMIT 1" >/dev/null
 sql "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'few'" >/dev/null
 : >"$tmp/err"

@@ -85,7 +85,7 @@ for stray in $(cat "$tmp/strays"); do until_true 20 child_of "$stray" $p || echo
 is 'what commands leave behind is ours, whatever process 1 does' "$(wc -l <"$tmp/strays") $(cat "$tmp/said")" '5 '
 : >"$tmp/strays.go"
 for stray in $(cat "$tmp/strays"); do until_true 20 buried "$stray" || echo "$stray"; done >"$tmp/said"
-is 'and is buried when it ends' "$(cat "$tmp/said")" ''
+is 'a child of a command is reaped when it ends' "$(cat "$tmp/said")" ''
 kill -TERM $p
 wait $p
 

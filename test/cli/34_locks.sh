@@ -36,8 +36,8 @@ fence=$(sql "SELECT fence FROM pgwork.lock_list('stuck')")
 code 'lock --break' 0 pgwork lock --break stuck
 wait $p
 is 'ends the command of the holder' $? 74
-is 'and makes its number stale' "$(sql "SELECT pgwork.fence_ok('stuck', $fence)")" f
-yes 'and the lock is free' pgwork lock -n stuck -- true
+is 'a broken lock makes the number of its holder stale' "$(sql "SELECT pgwork.fence_ok('stuck', $fence)")" f
+yes 'a broken lock is free' pgwork lock -n stuck -- true
 code 'lock --break of one that no session holds' 1 pgwork lock --break stuck
 
 # A waiter's statement holds a snapshot, for whose end an index that is made concurrently waits.
@@ -71,5 +71,5 @@ until_true 20 waiting restart 1
 sql "SELECT pg_terminate_backend(pid) FROM pgwork.lock_list('restart') WHERE state = 'waits'" >/dev/null
 yes 'a waiter whose session ends waits on in another one' until_true 20 waiting restart 1
 : >"$tmp/restart"
-all_well 'and gets the lock' $p $w
+all_well 'a waiter whose session ended gets the lock' $p $w
 is 'for its command' "$(cat "$tmp/got")" got

@@ -27,4 +27,4 @@ is 'late ones are' "$(claimed)" 13
 ticks
 sql "ROLLBACK PREPARED 'claim'"
 ticks
-is 'and those of a claim that was rolled back late' "$(claimed)" 7
+is 'jobs of a claim that was rolled back late are claimed again' "$(claimed)" 7

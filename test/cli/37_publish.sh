@@ -33,7 +33,7 @@ is 'the labels of an axis differ' "$(grep '^set ytics' "$svg")" 'set ytics ("1k"
 yes 'a plot is readable on a dark page' grep -q 'prefers-color-scheme: dark' "$svg"
 yes 'throughput behind a snapshot is logarithmic' grep -q '^set logscale y' "$tmp/tree/doc/plots/pin-60.svg"
 yes 'the page for users has the short table' grep -q '^| 8 sessions, just vacuumed | 1.0' "$tmp/tree/doc/performance.md"
-is 'and two plots' "$(grep -c '^!\[' "$tmp/tree/doc/performance.md")" 2
+is 'the page for users has two plots' "$(grep -c '^!\[' "$tmp/tree/doc/performance.md")" 2
 yes 'the figures are in bench/figures.md' grep -q '^| clients 8, batch 100 (jobs/s)' "$tmp/tree/bench/figures.md"
 code 'no old figure is left' 1 grep -q 'engine 1' "$tmp/tree/bench/figures.md" "$tmp/tree/doc/performance.md"
 exit 0

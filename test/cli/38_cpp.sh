@@ -16,14 +16,14 @@ psql -qXc "CREATE TABLE cpp_article (id int PRIMARY KEY, title text);
 cat "$tmp/said"
 if grep -q '^not ok' "$tmp/said"; then bad=1; fi
 code 'the example compiles' 0 build "$top/examples/thumbnails.cpp" "$tmp/thumbnails"
-code 'and runs' 0 "$tmp/thumbnails" a.png b.png a.png
+code 'the example runs' 0 "$tmp/thumbnails" a.png b.png a.png
 is 'what it was made for' "$(grep -v already "$tmp/out" | sort)" '2 done, 0 failed
 resized a.png
 resized b.png'
 code 'the example with a schedule compiles' 0 build "$top/examples/nightly.cpp" "$tmp/nightly"
 psql -qXc "CREATE TABLE nightly (id int PRIMARY KEY, title text, reviewed timestamptz);
     INSERT INTO nightly VALUES (1, 'On rows'), (2, 'On locks')"
-code 'and runs' 0 "$tmp/nightly" now
+code 'the example with a schedule runs' 0 "$tmp/nightly" now
 is 'it did what was due' "$(cat "$tmp/out")" 'reviewed On rows
 reviewed On locks
 done'

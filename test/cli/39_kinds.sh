@@ -46,7 +46,7 @@ refused 'a timeout of a job that is none' 2 'timeout_ms. is not a number of mill
 
 code 'unlimited attempts' 0 pgwork queue create u --max-attempts unlimited --backoff 0 --dead-retention 1h
 is 'are listed' "$(pgwork queue list | awk '$1 == "u" { print $10 }')" unlimited
-is 'and in JSON, with how long dead letters are kept' "$(pgwork --json queue list | grep '"u"' | grep -o '"max_attempts":-1\|"dead_retention_ms":3600000' | tr '\n' ' ')" '"max_attempts":-1 "dead_retention_ms":3600000 '
+is 'JSON shows unlimited attempts and the retention of dead letters' "$(pgwork --json queue list | grep '"u"' | grep -o '"max_attempts":-1\|"dead_retention_ms":3600000' | tr '\n' ' ')" '"max_attempts":-1 "dead_retention_ms":3600000 '
 id=$(pgwork enqueue u x)
 code 'a failure' 0 pgwork work u --until-empty -- sh -c 'exit 3'
 yes 'names no last attempt' grep -q "^pgwork: job $id, attempt 1: exit 3$" "$tmp/err"

@@ -43,14 +43,14 @@ code 'one of two' 0 pgwork rate take kept
 pg_stop "$dir" fast
 pg_start "$dir"
 code 'a restart keeps what is left' 0 pgwork rate take -n kept
-refused 'and no more' 75 'used up' pgwork rate take -n kept
+refused 'a restart adds nothing to a rate' 75 'used up' pgwork rate take -n kept
 code 'a rate of which nothing was taken' 0 pgwork rate set fresh 1 --per 365d --burst 2
 code 'another one' 0 pgwork rate set soon 10
 psql -qXc CHECKPOINT
 pg_stop "$dir" immediate
 pg_start "$dir"
 refused 'after a crash the burst counts as used up' 75 'used up' pgwork rate take -n fresh
-code 'and comes back' 0 pgwork rate take -w 1m soon
+code 'a rate is refilled after a crash' 0 pgwork rate take -w 1m soon
 code 'drop' 0 pgwork rate drop api quick kept fresh soon
 code 'none is left' 1 pgwork rate ls
 
@@ -62,13 +62,13 @@ yes 'queue list tells until when' sh -c "pgwork queue list | grep -q '^q  *held 
 is 'stats --json' "$(pgwork --json stats | grep -o '"state":"[a-z]*"')" '"state":"held"'
 is 'queue list --json' "$(pgwork --json queue list | grep -o '"paused":false.*"hold_reason":"[^"]*"' | sed 's/T[^"]*//')" "\"paused\":false,\"draining\":false,\"held_until\":\"$(date -u -d '+1 hour' +%F)\",\"hold_reason\":\"429 from the API\""
 code 'a claim gets nothing' 1 pgwork claim q
-yes 'and prints the reason' grep -q 'queue "q" is held' "$tmp/err"
+yes 'a claim prints that the queue is held' grep -q 'queue "q" is held' "$tmp/err"
 code 'work gets nothing' 0 pgwork work q --until-empty -- true
-yes 'and tells why' grep -q 'is held' "$tmp/err"
+yes 'work prints that the queue is held' grep -q 'is held' "$tmp/err"
 yes 'metrics tell it' sh -c "pgwork metrics | grep -q '^pgwork_queue_held{queue=\"q\"} 1'"
 pgwork doctor >"$tmp/out" 2>&1
 yes 'the doctor names it, and why' grep -q 'queue "q" is held until .*429 from the API' "$tmp/out"
-yes 'and does not call it paused' sh -c "! grep -q 'is paused' '$tmp/out'"
+yes 'the doctor does not call a held queue paused' sh -c "! grep -q 'is paused' '$tmp/out'"
 code 'pause' 0 pgwork queue pause q
 code 'unhold' 0 pgwork queue unhold q
 yes 'a pause outlasts the hold' sh -c "pgwork stats | grep -q '^q  *paused'"
@@ -92,7 +92,7 @@ pgwork -q enqueue api 1 2 3 >/dev/null
 code 'work --hold' 0 timeout 60 pgwork work api -n 1 --later 1h --hold 69 -- sh -c 'echo "429 Too Many Requests" >&2; exit 69'
 yes 'holds the queue' sh -c "pgwork stats | grep -q '^api  *held until .* 2  *0  *1 '"
 is 'for the reason that it has reported' "$(psql -qXAtc 'SELECT reason FROM pgwork.queue_holds()')" '429 Too Many Requests'
-is 'and no attempt is charged' "$(psql -qXAtc "SELECT sum(attempt) FROM pgwork.job WHERE queue = 'api'")" 0
+is 'a handler that holds is charged no attempt' "$(psql -qXAtc "SELECT sum(attempt) FROM pgwork.job WHERE queue = 'api'")" 0
 
 
 # ---- rates of queues and groups ----
@@ -101,8 +101,8 @@ code 'create' 0 pgwork queue create calls
 code 'a rate that never comes back' 0 pgwork queue rate calls 1 --per 365d --burst 3
 code 'enqueue' 0 pgwork -q enqueue calls 1 2 3 4 5
 is 'the burst is claimed' "$(pgwork claim calls -n 10 | wc -l)" 3
-code 'and no more' 1 pgwork claim calls -n 10
-yes 'and is told when to come again' grep -q 'jobs wait for a rate, which lets the next one pass in 36[45]d' "$tmp/err"
+code 'no more than the burst is claimed' 1 pgwork claim calls -n 10
+yes 'a claim prints when to come again' grep -q 'jobs wait for a rate, which lets the next one pass in 36[45]d' "$tmp/err"
 is 'queue list has the rate' "$(pgwork queue list | sed -n 's/^calls .* \(1\/365d00h, burst 3\)$/\1/p')" '1/365d00h, burst 3'
 is 'queue list --json, too' "$(pgwork --json queue list | grep '"calls"' | grep -o '"limit":.*"rate_burst":[0-9]*,"next_at":"20')" '"limit":null,"rate_n":1,"rate_per_ms":31536000000,"rate_burst":3,"next_at":"20'
 refused 'how many' 2 'expected 1..1000000, or none' pgwork queue rate calls 0
@@ -112,7 +112,7 @@ code 'without its rate' 0 pgwork queue rate calls none
 is 'the others are claimed' "$(pgwork claim calls -n 10 | wc -l)" 2
 
 code 'a rate for each group' 0 pgwork groups set calls --rate 1 --per 365d --limit 5
-code 'and one of its own' 0 pgwork groups set calls ann --rate 2 --per 365d
+code 'a group has a rate of its own' 0 pgwork groups set calls ann --rate 2 --per 365d
 pgwork -q enqueue calls --group ann 1 2 3 >/dev/null && pgwork -q enqueue calls --group bob 1 2 3 >/dev/null
 is 'each has its burst' "$(pgwork claim calls -n 10 | wc -l)" 3
 is 'groups list has it' "$(pgwork groups list calls | tr -s ' ' | cut -d' ' -f1,2,9)" 'GROUP STATE RATE

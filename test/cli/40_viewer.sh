@@ -19,7 +19,7 @@ done
 code 'a viewer may run locks' 1 as_viewer pgwork locks
 is 'which finds none' "$(cat "$tmp/err")" 'pgwork: there are no holders and no waiters'
 as_viewer pgwork doctor >"$tmp/out" 2>"$tmp/err"
-is 'and doctor, which checks all that it checks for an operator' "$(grep -c 'not checked\|permission denied\|cannot be examined' "$tmp/out")" 0
+is 'the doctor checks the same for a viewer as for an operator' "$(grep -c 'not checked\|permission denied\|cannot be examined' "$tmp/out")" 0
 as_viewer pgwork show "$id" >"$tmp/out"
 is 'show says that the payload is hidden, and by what' "$(grep -c '^payload  *hidden: queue setting payload_visible$' "$tmp/out") $(grep -c secret "$tmp/out")" '1 0'
 is 'with --json, too' "$(as_viewer pgwork show "$id" --json | grep -o '"payload":[^,]*\|"payload_hidden":[a-z]*' | tr '\n' ' ')" '"payload":null "payload_hidden":true '

@@ -16,12 +16,12 @@ pgwork -q work q --until-empty -- true
 pgwork enqueue q 4 >/dev/null
 pgwork -q work q --until-empty -- sh -c 'exit 65' 2>/dev/null
 code 'a worker that has ended is not listed' 1 pgwork workers q
-is 'but what it did is counted' "$(series jobs_claimed_total q) $(series jobs_done_total q) $(series jobs_failed_total q) $(series jobs_dead_total q)" '4 3 0 1'
+is 'the counts of an ended worker are kept' "$(series jobs_claimed_total q) $(series jobs_done_total q) $(series jobs_failed_total q) $(series jobs_dead_total q)" '4 3 0 1'
 is 'each job waited, and ran' "$(series job_wait_seconds_count q) $(series job_run_seconds_count q) $(series job_run_seconds_bucket q | tail -n 1)" '4 4 4'
 is 'a queue without workers has no histogram' "$(series jobs_claimed_total other) $(series job_wait_seconds_count other)" '0 '
 pgwork -q reap --once
 is 'a reaper adds up workers that have ended' "$(sql "SELECT count(*) FROM pgwork.worker_report") $(series jobs_done_total q)" '0 3'
-is 'and notes the minute' "$(sql "SELECT claimed || ' ' || done || ' ' || dead || ' ' || (wait_p95_ms > 0) FROM pgwork.minutes WHERE queue = 'q'")" '4 3 1 true'
+is 'a reaper writes the row of the minute' "$(sql "SELECT claimed || ' ' || done || ' ' || dead || ' ' || (wait_p95_ms > 0) FROM pgwork.minutes WHERE queue = 'q'")" '4 3 1 true'
 
 id=$(pgwork enqueue q slow)
 sql "SELECT pgwork.enqueue('q', '1', delay_ms => 1)" >/dev/null
@@ -59,7 +59,7 @@ pgwork enqueue other 1 2 3 >/dev/null
 pgwork enqueue other 4 5 --delay 1h >/dev/null
 pgwork -q claim other >/dev/null
 is 'demand is what is ready or leased' "$(pgwork demand other) $(pgwork demand other --json)" '3 {"demand":3}'
-is 'and what is due soon' "$(pgwork demand other --within 2h)" 5
+is 'demand counts jobs that are due soon' "$(pgwork demand other --within 2h)" 5
 is 'up to a bound' "$(pgwork demand other --at-most 2)" 2
 is 'of no queue it is 0' "$(pgwork demand none)" 0
 pgwork queue pause other

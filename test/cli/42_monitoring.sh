@@ -20,7 +20,7 @@ for file in pgwork.rules.yml grafana-pgwork.json; do
     is "each of which exists" "$(comm -13 "$tmp/there" "$tmp/named")" ''
 done
 named "$top/doc/operations.md" | grep -v -e '^pgwork_\(producer\|worker\|viewer\|operator\)$' >"$tmp/named"
-is 'and each in doc/operations.md' "$(comm -13 "$tmp/there" "$tmp/named")" ''
+is 'each metric stands in doc/operations.md' "$(comm -13 "$tmp/there" "$tmp/named")" ''
 is 'the man page has each metric' "$(while read -r name; do
     grep -q "$name" "$top/doc/man/pgwork-metrics.1" || echo "$name"
 done <"$tmp/there")" ''

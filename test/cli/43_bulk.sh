@@ -16,9 +16,9 @@ is 'ls by age' "$(pgwork ls q --newer-than 1h --json -n 1000 | wc -l)" 38
 code 'none is so old' 1 pgwork ls q --older-than 1h
 
 code 'a dry run counts' 0 pgwork bulk move q -k sms --to r --dry-run
-is 'and says how many' "$(cat "$tmp/err")" 'pgwork: would move 3 jobs'
+is 'a dry run prints how many' "$(cat "$tmp/err")" 'pgwork: would move 3 jobs'
 is 'as JSON' "$(pgwork -q bulk move q -k sms --to r --dry-run --json)" '{"would":3,"more":false}'
-is 'and changes nothing' "$(states)" 'q/delayed/5 q/ready/33'
+is 'a dry run changes nothing' "$(states)" 'q/delayed/5 q/ready/33'
 refused 'an operation without a filter' 2 'expected a filter, or --all' pgwork bulk move q --to r
 refused 'on no queue' 1 'no queue "none"' pgwork bulk cancel none --all
 refused 'a move to no queue' 1 'no queue "none"' pgwork bulk move q --all --to none
@@ -46,7 +46,7 @@ code 'dead letters by error' 0 pgwork dead list q --by-error
 is 'are counted by kind and error, numbers masked' "$(awk 'NR > 1 { n = $1; $1 = $2 = $3 = $4 = $5 = ""; sub(/^ */, ""); print n ": " $0 }' "$tmp/out" | tr '\n' ',')" \
     '6: host #.#.#.# did not answer after # ms,2: no such user,'
 sort=$(pgwork dead list q --by-error --json | sed -n '1s/.*"error":"\([^"]*\)".*/\1/p')
-code 'and redriven by it' 0 pgwork bulk redrive q --error "$sort" --json
+code 'dead letters are redriven by kind and error' 0 pgwork bulk redrive q --error "$sort" --json
 is 'those and no others' "$(cat "$tmp/out") $(sql "SELECT count(*) FROM pgwork.job WHERE state = 'dead'")" '{"changed":6} 2'
 code 'dead letters of a text' 0 pgwork bulk purge q -s dead --error 'such user' --json
 is 'are purged' "$(cat "$tmp/out")" '{"changed":2}'
@@ -57,7 +57,7 @@ code 'once more finds nothing' 1 pgwork bulk purge q -s ready
 code 'the log' 0 pgwork log
 is 'shows role, operation, filter and number, the newest first' "$(awk 'NR == 3 { print $2, $3, $4, $5, $6, $7, $8, $9, $10 }' "$tmp/out")" \
     "$PGUSER purge 2 {\"error\": \"such user\", \"queue\": \"q\", \"state\":"
-is 'but no dry run' "$(pgwork log --json | grep -c '"verb":"move"')" 1
+is 'the log has no dry run' "$(pgwork log --json | grep -c '"verb":"move"')" 1
 pgwork log --json >"$tmp/log"
 json 'the log as JSON' "$tmp/log"
 sql "SET pgwork.person = 'ann'; SELECT pgwork.log_write('queue pause', '{\"queue\": \"q\"}')"

@@ -12,13 +12,13 @@ is 'as JSON, too' "$(pgwork show "$id" --json | grep -o '"progress":null\|"attem
 pgwork -q work q --once --holder first -- sh -c 'pgwork progress "{\"done\": 40}"; printf "no disk\n\033[31mleft" >&2; exit 3' 2>/dev/null
 code 'a failed job' 0 pgwork show "$id"
 is 'has its attempt: when, how, by whom' "$(sed -n 's/^attempts  *\(1 failed\) 20.* ago) \(by first\)$/\1 \2/p' "$tmp/out")" '1 failed by first'
-is 'and its error, escaped' "$(sed -n '/^attempts/,$p' "$tmp/out" | sed -n '2,4s/^  *//p' | tr '\n' ',')" 'exit 3,no disk,\x1b[31mleft,'
-is 'and its progress, which a command has told' "$(grep '^progress' "$tmp/out" | tr -s ' ')" 'progress {"done": 40}'
+is 'show prints the error of an attempt, escaped' "$(sed -n '/^attempts/,$p' "$tmp/out" | sed -n '2,4s/^  *//p' | tr '\n' ',')" 'exit 3,no disk,\x1b[31mleft,'
+is 'show prints the progress that a command reported' "$(grep '^progress' "$tmp/out" | tr -s ' ')" 'progress {"done": 40}'
 is 'ls has its beginning' "$(pgwork ls q | sed -n '2s/.*{/{/p')" '{"done": 40}'
 pgwork show "$id" --json >"$tmp/json"
 json 'show --json is JSON' "$tmp/json"
 is 'with the attempts' "$(grep -o '"attempts":\[{"attempt":1,"ended_at":"20[^"]*","ended":"failed","holder":"first","error":"exit 3\\nno disk\\n\\u001b\[31mleft"}\]' "$tmp/json" | wc -l)" 1
-is 'and the progress' "$(grep -o '"progress":{[^}]*}' "$tmp/json")" '"progress":{"done": 40}'
+is 'JSON shows the progress' "$(grep -o '"progress":{[^}]*}' "$tmp/json")" '"progress":{"done": 40}'
 
 # shellcheck disable=SC2016  # for the command
 pgwork -q reap --once
@@ -30,7 +30,7 @@ pgwork enqueue q scripts >/dev/null
 pgwork -q claim q >"$tmp/claim"
 read -r job token rest <"$tmp/claim"
 code 'a script names queue, job and token' 0 pgwork progress q "$job" "$token" '[1, 2]'
-code 'and reads without the token' 0 pgwork progress q "$job"
+code 'a script reads the progress without a token' 0 pgwork progress q "$job"
 is 'what it has written' "$(cat "$tmp/out")" '[1, 2]'
 pgwork -q release q "$job" "$token"
 refused 'a stale token' 1 'refused, the lease is lost' pgwork progress q "$job" "$token" 3

@@ -25,7 +25,7 @@ until_true 30 count_is "SELECT count(*) FROM pgwork.workers WHERE cardinality(id
 
 code 'a viewer may look' 0 as_viewer pgwork top --once
 is 'the fullest queue comes first, with its counts and workers' "$(awk '/^QUEUE/ { getline; print $1, $2, $3, $4, $5, $7, $9 }' "$tmp/out")" 'busy active 4 1 1 0 1'
-is 'and the worker with its rates and longest job' "$(awk '/^WORKER/ { getline; print $1, $2, $4, $5, $6, ($9 ~ /^[0-9]+,$/) }' "$tmp/out")" 'me busy 1 1 0.0 1'
+is 'top shows a worker with its rates and its longest job' "$(awk '/^WORKER/ { getline; print $1, $2, $4, $5, $6, ($9 ~ /^[0-9]+,$/) }' "$tmp/out")" 'me busy 1 1 0.0 1'
 yes 'names are escaped' grep -q '^x.u202ey ' "$tmp/out"
 is 'counts end at --at-most' "$(pgwork top --once --at-most 2 | awk '/^QUEUE/ { getline; print $3 + $4 }')" 2
 is 'what is no terminal gets it once' "$(pgwork top | grep -c '^QUEUE')" 1
@@ -58,7 +58,7 @@ if script -qec true /dev/null </dev/null >/dev/null 2>&1; then # in a bare root 
     printf q >&3
     yes 'q ends it' until_true 30 grep -q 'ended 0' "$tmp/screen"
     wait $p
-    is 'and leaves the terminal as it was' "$(tr -d '\r' <"$tmp/screen" | grep -o '^[-]*icanon$') $(grep -c '1049l' "$tmp/screen")" 'icanon 1'
+    is 'top leaves the terminal as it was' "$(tr -d '\r' <"$tmp/screen" | grep -o '^[-]*icanon$') $(grep -c '1049l' "$tmp/screen")" 'icanon 1'
     exec 3>&-
 
     # a small terminal

@@ -4,4 +4,4 @@
 # faults: -
 # pace: 4
 # seconds: 60
-s/OR d.place = (SELECT h.place/OR true OR d.place = (SELECT h.place/
+s/ = 1 AS strict/ = 0 AS strict/
