@@ -166,14 +166,14 @@ $(B)/bench/%: $(B)/obj/bench/%.o $(STATIC)
 	$(LINK) -pie -o $@ $^ $(PQ_LIBS)
 
 # chaos runs (test/chaos/README.md)
-CHAOS_ROLE := role role_producer role_worker role_sql role_group role_coord hist
+CHAOS_ROLE := role role_producer role_worker role_sql role_group role_rate role_coord hist
 CHAOS_DRIVER := driver nemesis hist
 CHAOS_PROXY := proxy hist
 CHAOS_SINK := sink hist
 CHAOS_TRUTH := truth row hist
-CHAOS_CHECK_TEST := test_check model check check_job check_live check_group check_other hist
-CHAOS_CHECK := check_main check check_job check_live check_group check_other hist
-CHAOS_SURVIVE := survive check check_job check_live check_group check_other hist
+CHAOS_CHECK_TEST := test_check model check check_job check_live check_group check_rate check_other hist
+CHAOS_CHECK := check_main check check_job check_live check_group check_rate check_other hist
+CHAOS_SURVIVE := survive check check_job check_live check_group check_rate check_other hist
 chaos-programs: $(addprefix $(B)/chaos/chaos-,role driver proxy sink truth check check-test survive) $(B)/chaos/full.so
 $(B)/obj/chaos/%.o: test/chaos/%.c Makefile
 	@mkdir -p $(@D)
@@ -269,6 +269,9 @@ chaos: chaos-programs cli
 	test/chaos/chaos.sh $$(($(MINUTES) * 60)) $(SEED)
 chaos-mutants: chaos-programs cli
 	test/chaos/mutants.sh
+# runs with one seed after another, until so much is reached; STATE is the account, so that it can be continued
+chaos-long: chaos-programs cli
+	STATE='$(STATE)' OPERATIONS='$(OPERATIONS)' FIRINGS='$(FIRINGS)' RUNS='$(RUNS)' SECONDS_EACH='$(SECONDS_EACH)' SEED='$(SEED)' test/chaos/long.sh
 
 # Servers that are lost under load: failovers to a standby, everything killed at once, a full disk, backups. Half an hour;
 # TIMES=2: each only so often.
@@ -467,7 +470,8 @@ clean:
 
 help:
 	@echo 'build:  all lib shared static cli examples gen-sql clean'
-	@echo 'test:   check check-it check-asan check-ubsan check-tsan check-valgrind check-models check-abi check-fuzz cover fuzz chaos chaos-mutants check-surroundings'
+	@echo 'test:   check check-it check-asan check-ubsan check-tsan check-valgrind check-models check-abi check-fuzz cover fuzz chaos chaos-mutants chaos-long check-surroundings'
+	@echo '        chaos-long: OPERATIONS=10000000 FIRINGS=1000 STATE=FILE'
 	@echo '        check-full: all of them, and lint; check-matrix: ./run test on each of VERSIONS="$(VERSIONS)"'
 	@echo '        a part of check-it, -asan, -ubsan, -tsan, -valgrind: TESTS="test:test_queue test:test_it_queue"'
 	@echo 'lint:   lint (lint-layers lint-circles lint-banned lint-length lint-rules lint-mutants lint-words check-header check-examples lint-tidy lint-cppcheck lint-shell)'
@@ -476,7 +480,7 @@ help:
 	@echo 'ship:   install uninstall dist reference      (PREFIX=$(PREFIX) DESTDIR=$(DESTDIR))'
 	@echo 'all in one, on a bare machine: ./run test'
 
-.PHONY: .FORCE check-surroundings all reference lib shared static cli ui examples bench bench-programs chaos chaos-check chaos-mutants chaos-programs gen gen-sql ceedling check check-it check-asan check-ubsan \
+.PHONY: .FORCE check-surroundings all reference lib shared static cli ui examples bench bench-programs chaos chaos-check chaos-long chaos-mutants chaos-programs gen gen-sql ceedling check check-it check-asan check-ubsan \
   check-tsan check-valgrind check-models check-full check-matrix check-fuzz cover fuzz lint lint-layers lint-circles lint-banned lint-budget lint-length lint-rules lint-mutants lint-words lint-analyzer lint-tidy lint-cppcheck \
   lint-shell check-header check-examples check-abi format format-check install uninstall dist clean help
 .DELETE_ON_ERROR:

@@ -509,7 +509,7 @@ static void *pool_thread(void *arg)
             p->idle--;
             now_us = 0;
         }
-        if (p->closing) break;
+        if (w == NULL || p->closing) break;
         if (now_us == 0) now_us = pgw__clock_us();
         handler->held = pool_take(w, handler->tasks, now_us);
         pgw__worker_stir(p);

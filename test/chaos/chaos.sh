@@ -81,10 +81,14 @@ CREATE ROLE chaos_producer LOGIN IN ROLE pgwork_producer;
 CREATE ROLE chaos_worker LOGIN IN ROLE pgwork_worker;
 CREATE ROLE chaos_operator LOGIN IN ROLE pgwork_operator;
 SELECT pgwork.queue_create('q' || i, max_attempts => CASE i WHEN 1 THEN 3 ELSE 50 END, backoff_ms => 200)
-  FROM generate_series(0, 9) i;
+  FROM generate_series(0, 12) i;
 SELECT pgwork.group_set('q7', group_limit => 3, group_retry => 'pass'),
        pgwork.group_set('q8', group_limit => 2, group_retry => 'block'),
        pgwork.group_set('q9', group_limit => 2), pgwork.queue_limit('q9', 4);
+SELECT pgwork.group_set('q10', group_limit => 8, group_retry => 'pass'), pgwork.queue_rate('q10', 12, 1000, 6),
+       pgwork.group_set('q11', group_limit => 8), pgwork.queue_rate('q11', 20, 1000, 10),
+       pgwork.group_rate('q11', NULL, 4, 1000, 3), pgwork.group_set('q12', group_limit => 2),
+       pgwork.rate_set('t0', 20, 1000, 5), pgwork.rate_set('t1', 20, 1000, 40);
 SELECT pgwork.cron_create('tick', '@every 1s', queue => 'q4', misfire => 'all', misfire_max => 1000, grace_ms => 0),
        pgwork.cron_create('node ' || i, '@every 1s', misfire => 'all', misfire_max => 1000, grace_ms => 0,
                           timeout_ms => 500, max_attempts => 1000)

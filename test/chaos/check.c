@@ -193,6 +193,7 @@ size_t check_history(check *c, const history *h)
     check_calls(c);
     check_live(c);
     check_group(c);
+    check_takes(c);
     check_other(c);
     for (int r = 0; r < R_COUNT; r++) n += c->count[r] > 0;
     return n;

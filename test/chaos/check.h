@@ -44,7 +44,8 @@
     XX(limit, "more jobs of a group, or of a queue, are admitted than its limit")                  \
     XX(order, "a job was admitted before another that stood in front of it at its gate")           \
     XX(shut, "a job was admitted though its group is held, or stopped by a dead letter")           \
-    XX(gated, "a job waits at its gate though its group, or its queue, has room")
+    XX(gated, "a job waits at its gate though its group, or its queue, has room")                  \
+    XX(rate, "more than a rate allows")
 /* clang-format on */
 
 enum rule {
@@ -63,12 +64,14 @@ enum rule {
 #define SOON 10000000 /* within which a reaper has done what is due */
 #define WAITED \
     15000000 /* for a lock that others hold for moments; those who wait give up after 20 s */
-#define PERMITS       3 /* of the semaphore */
-#define QUEUES        10
-#define DROPPED       5 /* the queue that is dropped now and then: what comes meanwhile may be lost */
-#define FIRST_GROUPED 6        /* this queue and the later ones have groups */
-#define OPEN          40000000 /* for so long a claim may stay open whose client is gone */
-#define TICKS         4        /* the queue of a schedule's jobs */
+#define PERMITS           3 /* of the semaphore */
+#define QUEUES            13
+#define DROPPED           5 /* the queue that is dropped now and then: what comes meanwhile may be lost */
+#define FIRST_GROUPED     6        /* this queue and the later ones have groups */
+#define OPEN              40000000 /* for so long a claim may stay open whose client is gone */
+#define TICKS             4        /* the queue of a schedule's jobs */
+#define TAKEN_N           20       /* a second, of each of the rates outside jobs */
+#define TAKEN_BURST(rate) ((rate) ? 40 : 5)
 
 typedef struct request { /* a call */
     const event *i, *o;  /* o NULL: never answered */
@@ -140,6 +143,23 @@ bool clock_set(const check *c, int64_t from, int64_t to);
 bool administered(const check *c, int64_t queue, enum op op, int64_t from, int64_t to);
 lease *lease_of(const check *c, int64_t id, int64_t number);
 #define CALL_KEY(proc, call) ((int64_t)(proc) << 40 | (call))
+
+/* The rate of a gate, and what has passed there; check_rate.c. */
+typedef struct pace {
+    int64_t n, per_ms, burst; /* n <= 0: none */
+    int64_t changed;          /* when */
+    int64_t commit, last;     /* the last transaction that has passed jobs, and when */
+    bool windows, judged;     /* there is one; and it goes on in that transaction */
+    int64_t taken;            /* since windows begin, in ns */
+    int64_t least;            /* of all of them: what was taken before, less when it began */
+    int64_t full;             /* when all of the burst is there again, at the latest */
+} pace;
+void pace_set(pace *p, const int64_t rate[3], int64_t t);
+bool pace_same(const pace *p, const int64_t rate[3]);
+int64_t pace_span(const pace *p); /* in which the burst comes back */
+/* A job has passed in the transaction of `e`, which began at `from`. False: more than allowed. */
+bool pace_pass(const check *c, pace *p, int64_t weight, int64_t from, const event *e);
+void check_takes(check *c); /* those outside jobs */
 
 void check_truth(check *c); /* check_job.c: what the server's log says by itself */
 void check_calls(check *c); /* what was answered, against it */

@@ -11,6 +11,7 @@
 enum { GROUPS = 40, LONG = 3000000, NO_LIMIT = 1 << 30 };
 typedef struct member {
     int64_t id, place, since; /* since: the last change */
+    int64_t weight;           /* at a rate */
     int64_t passed;           /* when it was first passed at its gate; 0: never */
     int state, gate;
     bool kept; /* its place, for a retry */
@@ -22,6 +23,7 @@ typedef struct gate { /* of a group; or of a queue, where grp is 0 */
     const event **set; /* its settings, in the order of commits */
     size_t sets, sets_room;
     int64_t room; /* since when it has room and somebody waits; 0: it has not */
+    pace pace;
 } gate;
 
 typedef struct groups {
@@ -31,17 +33,22 @@ typedef struct groups {
     size_t everys[QUEUES];
     spans busy[QUEUES];      /* in which nobody is promised to be admitted in time */
     spans unblocked[QUEUES]; /* calls that unblock; what: the group, 0: all */
+    spans freed[QUEUES];     /* those of them that have done it */
+    bool sure;               /* only these count: what is in doubt is still stopped */
     map members;
     struct passing { /* what the transaction that is looked at has changed */
         gate *gt;
         const member *admitted; /* NULL: none, something else */
+        const member *rated;    /* takes from its rate */
         const event *e;
         size_t at;
     } * passing;
     size_t passings;
     int64_t commit,
-        began;    /* the transaction that is looked at: when it has begun, at the earliest */
-    int64_t tick; /* when the last one was committed that was no claim */
+        began;     /* the transaction that is looked at: when it has begun, at the earliest */
+    bool claim;    /* it has given leases */
+    int64_t tick;  /* when the last one was committed that was no claim */
+    int64_t first; /* call: what was set before stands for ever */
 } groups;
 
 static void *more(void *list, size_t n, size_t size)
@@ -72,6 +79,7 @@ static void note_calls(groups *g)
         if (k->i->op == OP_win) note(g->busy, -1, from, to, 0);
         if (k->i->op == OP_pau) note(g->busy, queue, from, to, 0);
         if (k->i->op == OP_unb) note(g->unblocked, queue, from, to, k->i->a[1]);
+        if (k->i->op == OP_unb && k->status == S_OK) note(g->freed, queue, from, to, k->i->a[1]);
         if (k->i->op == OP_clm && k->i->a[3] && (!k->o || to - from > LONG))
             note(g->busy, queue, from, to, 0);
     }
@@ -105,7 +113,7 @@ static int64_t began(groups *g, size_t at)
     const check *c = g->c;
     const event *e = c->truth[at], *given = first_lease(c, at);
     if (g->commit == e->call) return g->began;
-    g->commit = e->call;
+    g->commit = e->call, g->claim = given != NULL;
     if (given) {
         const lease *its = lease_of(c, given->a[1], given->a[2]);
         const event *taken = its ? its->taken : NULL;
@@ -172,9 +180,11 @@ static bool held_since(const gate *gt, int64_t from)
 
 static bool unblocked(const groups *g, const gate *gt, int64_t since, int64_t to)
 {
-    const spans *s = &g->unblocked[gt->queue];
+    const spans *s = g->sure ? &g->freed[gt->queue] : &g->unblocked[gt->queue];
     for (size_t i = 0; i < s->n && s->s[i].from <= to + SLACK; i++)
-        if (s->s[i].to >= since - SLACK && (s->s[i].what == gt->grp || s->s[i].what == 0))
+        if ((g->sure ? s->s[i].from > since + SLACK && s->s[i].to < to
+                     : s->s[i].to >= since - SLACK) &&
+            (s->s[i].what == gt->grp || s->s[i].what == 0))
             return true;
     return false;
 }
@@ -204,6 +214,41 @@ static bool stopped(const groups *g, const gate *gt, int64_t from, int64_t t)
     return false;
 }
 
+/* -- rates ---------------------------------------------------------------------------------------
+ */
+
+/* Those of a gate, as they are now. */
+static const int64_t *rate_in(const groups *g, const gate *gt)
+{
+    static const int64_t none[3];
+    const event *set = now_set(gt);
+    const size_t n = g->everys[gt->queue];
+    if (set && set->a[6]) return &set->a[6];
+    return gt->grp && n ? &g->every[gt->queue][n - 1]->a[6] : none;
+}
+
+static void on_rate(groups *g, gate *gt, const member *m, const event *e, size_t at)
+{
+    int64_t from = began(g, at);
+    const bool again = gt->pace.commit == e->call;
+    /* a tick may have begun before another one was over */
+    if (!g->claim && from > e->t - SOON) from = e->t - SOON;
+    if (!pace_pass(g->c, &gt->pace, m->weight, from, e))
+        broken(g->c, R_rate, m->id, e, now_set(gt));
+    else if (gt->pace.n > 0 && gt->grp == 0 && again && !g->claim)
+        broken(g->c, R_rate, m->id, e, NULL); /* who does not claim lets one pass */
+}
+
+/* A job that is new, or was delayed or dead, takes from a rate though it was not seen to wait
+ * there: a tick may bring it to the gate and let it pass in one transaction. */
+static bool comes_past(const member *m, const event *e, bool of_queue)
+{
+    const bool comes = m->state == ST_NONE || m->state == ST_DELAYED || m->state == ST_DEAD;
+    const bool inside = e->op == OP_rdy || (e->op == OP_new && e->a[2] == 0);
+    const bool at_queue = (e->op == OP_dly && e->a[6] == 2) || (e->op == OP_new && e->a[2] == 3);
+    return comes && m->gate == 0 && (inside || (at_queue && !of_queue));
+}
+
 /* `m` has passed the gate. */
 static void on_admission(groups *g, gate *gt, const member *m, const event *e, size_t at)
 {
@@ -226,6 +271,7 @@ static void on_admission(groups *g, gate *gt, const member *m, const event *e, s
 /* Has it room for somebody who waits? Then since when? */
 static void look(groups *g, gate *gt, const event *e, bool moved)
 {
+    g->sure = true;
     const event *set = now_set(gt);
     const int waits = gt->grp ? 1 : 2;
     const member *first = NULL;
@@ -233,34 +279,43 @@ static void look(groups *g, gate *gt, const event *e, bool moved)
         if (gt->m[i]->state == ST_DELAYED && gt->m[i]->gate == waits) first = gt->m[i];
     const bool room = first && !(set && set->a[5]) && !stopped(g, gt, e->t + 1, e->t) &&
                       count(g, gt, e->t) < limit_in(g, gt, set);
+    g->sure = false;
     if (gt->room && (moved || !room || e->op == OP_fin)) {
         if (too_long(g, gt->queue, gt->room, e->t))
             broken(g->c, R_gated, first ? first->id : e->a[1], e, NULL);
         gt->room = 0;
     }
-    if (room && !gt->room) gt->room = e->t;
+    if (room && !gt->room) gt->room = gt->pace.full > e->t ? gt->pace.full : e->t;
 }
 
-static void pass(groups *g, gate *gt, const member *admitted, const event *e, size_t at)
+static void pass(groups *g, gate *gt, const member *admitted, const member *rated, const event *e,
+                 size_t at)
 {
     g->passing = more(g->passing, g->passings, sizeof(*g->passing));
-    g->passing[g->passings++] = (struct passing){gt, admitted, e, at};
+    g->passing[g->passings++] = (struct passing){gt, admitted, rated, e, at};
 }
 
 static void on_setting(groups *g, const event *e)
 {
     const int64_t q = e->a[0], grp = e->a[2] < 0 ? 0 : e->a[2];
+    const int64_t t = e->t < g->first ? -OPEN : e->t;
     if (q < 0 || q >= QUEUES || grp >= GROUPS) return;
     if (e->a[2] == 0) {
         g->every[q] = more(g->every[q], g->everys[q], sizeof(*g->every[q]));
         g->every[q][g->everys[q]++] = e;
+        for (int64_t i = 1; i < GROUPS; i++) {
+            gate *its = &g->gates[q][i];
+            its->queue = q, its->grp = i;
+            pace_set(&its->pace, rate_in(g, its), t);
+        }
         return;
     }
     gate *gt = &g->gates[q][grp];
     gt->queue = q, gt->grp = grp;
     gt->set = more(gt->set, gt->sets, sizeof(*gt->set));
     gt->set[gt->sets++] = e;
-    pass(g, gt, NULL, e, 0);
+    pace_set(&gt->pace, rate_in(g, gt), t);
+    pass(g, gt, NULL, NULL, e, 0);
 }
 
 static void leave(gate *gt, const member *m)
@@ -289,6 +344,7 @@ static member *new_member(groups *g, const event *e)
     if (!m) abort();
     m->id = e->a[1];
     m->place = (e->a[7] / 2 << 58) + m->id;
+    m->weight = e->a[9] ? e->a[9] : 1;
     void **at = map_at(&g->members, m->id);
     if (*at) { /* doubled: reported elsewhere */
         free(m);
@@ -304,6 +360,7 @@ static void on_truth(groups *g, const event *e, size_t at, int64_t grp, member *
 {
     gate *own = grp ? &g->gates[e->a[0]][grp] : NULL, *all = &g->gates[e->a[0]][0];
     const int was = m->gate;
+    const bool past_group = comes_past(m, e, false), past_queue = comes_past(m, e, true);
     const bool still = m->kept && m->state == ST_DELAYED; /* at another time */
     m->gate = 0;
     m->kept = e->op == OP_dly && own && policy(g, own) != POLICY_PASS && (e->a[2] || still);
@@ -322,8 +379,8 @@ static void on_truth(groups *g, const event *e, size_t at, int64_t grp, member *
     }
     const bool by_group = own && was == 1 && m->gate != 1 && m->state != ST_NONE;
     const bool by_queue = e->op == OP_rdy && e->a[5] == 2;
-    if (own) pass(g, own, by_group ? m : NULL, e, at);
-    if (all->sets) pass(g, all, by_queue ? m : NULL, e, at);
+    if (own) pass(g, own, by_group ? m : NULL, by_group || past_group ? m : NULL, e, at);
+    if (all->sets) pass(g, all, by_queue ? m : NULL, by_queue || past_queue ? m : NULL, e, at);
     if (m->state == ST_NONE) {
         if (own) leave(own, m);
         leave(all, m);
@@ -335,6 +392,7 @@ static void on_commit(groups *g)
 {
     for (size_t i = 0; i < g->passings; i++) {
         const struct passing *p = &g->passing[i];
+        if (p->rated) on_rate(g, p->gt, p->rated, p->e, p->at);
         if (p->admitted) on_admission(g, p->gt, p->admitted, p->e, p->at);
     }
     for (size_t i = 0; i < g->passings; i++)
@@ -348,6 +406,7 @@ void check_group(check *c)
     map grps = {0}; /* of a job: its group, + 1 */
     if (!g) abort();
     g->c = c, g->commit = -1;
+    g->first = c->called ? c->calls[0].i->t : 0;
     note_calls(g);
     for (size_t i = 0; i < c->truths; i++) {
         const event *e = c->truth[i];
@@ -373,6 +432,7 @@ void check_group(check *c)
         free(g->every[q]);
         free(g->busy[q].s);
         free(g->unblocked[q].s);
+        free(g->freed[q].s);
     }
     free(g->passing);
     map_free(&g->members, true);

@@ -34,8 +34,8 @@ static bool excused(int argc, char **argv, const char *name)
 /* A rule that was never put to the test is not proven. */
 static int unproven(const history *h)
 {
-    static const enum op needed[] = {OP_enq, OP_got, OP_lea, OP_don, OP_snk, OP_lck,
-                                     OP_sem, OP_inc, OP_rgt, OP_tfi, OP_gon, OP_dea};
+    static const enum op needed[] = {OP_enq, OP_got, OP_lea, OP_don, OP_snk, OP_lck, OP_sem,
+                                     OP_inc, OP_rgt, OP_tfi, OP_gon, OP_dea, OP_tak};
     int64_t seen[OP_COUNT] = {0};
     int missing = 0;
     for (size_t i = 0; i < h->n; i++) seen[h->e[i].op]++;

@@ -36,6 +36,8 @@
     XX(claim_rr, "a claim at REPEATABLE READ")                                                    \
     XX(group_hold, "a group held") XX(group_limit, "a limit changed")                              \
     XX(group_unblock, "a group unblocked that a dead letter had stopped")                          \
+    XX(rate_change, "a rate changed")                                                              \
+    XX(take_rollback, "a take from a rate, and its transaction rolled back")                       \
     XX(vacuum, "VACUUM") XX(reindex, "REINDEX CONCURRENTLY") XX(compact, "compact()")
 /* clang-format on */
 

@@ -156,17 +156,30 @@ static void start(process *p)
     p->stopped = 0;
 }
 
+static bool is_one(const char *role, const char *const *names)
+{
+    while (*names && strcmp(role, *names) != 0) names++;
+    return *names != NULL;
+}
+
+static const char *user_of(const char *role)
+{
+    static const char *const operators[] = {"operator", "keeper", NULL},
+                             *const producers[] = {"producer", "late", "group", "rated", NULL},
+                             *const both[] = {"line", NULL};
+    return is_one(role, operators)   ? "chaos_operator"
+           : is_one(role, producers) ? "chaos_producer"
+           : is_one(role, both)      ? "postgres"
+                                     : "chaos_worker";
+}
+
 static void add(const char *role, int n)
 {
     const char *direct = getenv("CHAOS_DIRECT"), *wire = getenv("CHAOS_PROXY"),
                *pool = getenv("CHAOS_POOL");
-    const char *user =
-        strcmp(role, "operator") == 0 || strcmp(role, "keeper") == 0 ? "chaos_operator"
-        : strcmp(role, "producer") == 0 || strcmp(role, "late") == 0 || strcmp(role, "group") == 0
-            ? "chaos_producer"
-            : "chaos_worker";
-    const bool needs_session =
-        strcmp(role, "lock") == 0 || strcmp(role, "sql") == 0 || strcmp(role, "group") == 0;
+    const char *user = user_of(role);
+    static const char *const sessions[] = {"lock", "sql", "group", "rated", "taker", NULL};
+    const bool needs_session = is_one(role, sessions);
     for (int i = 0; i < n && process_count < 64; i++) {
         process *p = &processes[process_count++];
         const int way = strcmp(role, "operator") == 0 ? 0 : i % 4;
@@ -180,7 +193,7 @@ static void add(const char *role, int n)
             snprintf(p->dsn, sizeof(p->dsn), "%s port=%d user=postgres", wire, port);
         else
             snprintf(p->dsn, sizeof(p->dsn), "%s user=%s", direct, user);
-        if (strcmp(role, "sql") == 0 || strcmp(role, "group") == 0) {
+        if (strcmp(role, "sql") == 0 || strcmp(role, "group") == 0 || strcmp(role, "rated") == 0) {
             const size_t used = strlen(p->dsn);
             snprintf(p->dsn + used, sizeof(p->dsn) - used,
                      " application_name=chaos-%s connect_timeout=5", role);
@@ -319,14 +332,14 @@ static bool drained(void)
 /* What stops a group does so no longer: those who would say so have been stopped. */
 static void unblock(void)
 {
-    int64_t calls[10];
-    for (int q = 6; q < 10; q++) {
+    int64_t calls[13];
+    for (int q = 6; q < 13; q++) {
         calls[q] = hist_call();
         hist(calls[q], 'i', OP_unb, q, 0);
     }
     ask("SELECT sum(pgwork.group_unblock(queue, grp)) FROM pgwork.groups WHERE held_until IS NOT "
         "NULL OR queue = 'q8' AND blocked_by IS NOT NULL");
-    for (int q = 6; q < 10; q++) hist(calls[q], 'o', OP_unb, S_OK);
+    for (int q = 6; q < 13; q++) hist(calls[q], 'o', OP_unb, S_OK);
 }
 
 static void finish(void)
@@ -340,6 +353,7 @@ static void finish(void)
     stop_role("keeper");
     stop_role("group");
     stop_role("late");
+    stop_role("rated");
     turn(500);
     while (ask("SELECT pgwork.queue_resume('q2')") < 0)
         turn(100); /* its operator may have been killed */
@@ -386,7 +400,8 @@ int main(int argc, char **argv)
         int n;
     } crew[] = {{"reaper", 2},  {"producer", 3}, {"late", 2},  {"worker", 4}, {"runtime", 3},
                 {"sql", 3},     {"operator", 1}, {"lock", 4},  {"sema", 4},   {"node", 3},
-                {"counter", 3}, {"rows", 3},     {"group", 3}, {"keeper", 1}, {"slow", 4}};
+                {"counter", 3}, {"rows", 3},     {"group", 3}, {"keeper", 1}, {"slow", 4},
+                {"rated", 2},   {"taker", 3},    {"line", 1}};
     char hist_folder[400];
 
     if (argc != 3) return 2;

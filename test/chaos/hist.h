@@ -8,7 +8,7 @@
  * ('o'). A call without an outcome may or may not have happened. 'e' is a note, not a call, 't'
  * a transition that truth.c has read from the server's log.
  *
- *     TIME PROC CALL PHASE OP A0 A1 A2 A3 A4 A5 A6 A7 A8
+ *     TIME PROC CALL PHASE OP A0 A1 A2 A3 A4 A5 A6 A7 A8 A9
  *
  * In an outcome A0 is one of the S_ numbers below.
  */
@@ -32,6 +32,7 @@
     XX(sem) /* i: sema n ttl_ms session; o: status number                                     */ \
     XX(sex) XX(srl) /* i: sema n ttl_ms session number; o: status                             */ \
     XX(inc) /* i: counter amount; o: status                                                   */ \
+    XX(tak) /* i: rate n; o: status. From a rate                                             */ \
     XX(end) /* e: counter value, as read in the end                                           */ \
     XX(row) /* i: max lease_ms; o: status. Leases on a table                                  */ \
     XX(rgt) /* e: row number lease_ms                                                         */ \
@@ -46,8 +47,8 @@
     XX(cal) /* e: nothing is injected from here on                                            */ \
     XX(fin) /* e: all queues are empty, or should be                                          */ \
     /* truth, in the order of commits: queue job number nonce attempt ...                     */ \
-    XX(new) /* ... made key lane grp: the job is there. number: 0 ready, 1 delayed, 2 gated,    \
-               3 at its queue's gate; nonce: delay_ms                                         */ \
+    XX(new) /* ... made key lane grp weight: the job is there. number: 0 ready, 1 delayed, 2    \
+               gated, 3 at its queue's gate; nonce: delay_ms                                  */ \
     XX(rdy) /* ... gate lane: ready (again); number, nonce: the lease that ended, or 0.         \
                gate: at which it was (1: its group's, 2: its queue's), or 0                   */ \
     XX(lea) /* ... lease_ms lane max_attempts runtime: leased, by a worker of the runtime?    */ \
@@ -56,8 +57,9 @@
     XX(dea) /* ... - - max_attempts: dead; number, nonce as of rdy                            */ \
     XX(gon) /* ... state before (ST_): deleted; number, nonce as of rdy                       */ \
     XX(two) /* - job: in two places at once                                                   */ \
-    XX(lim) /* queue - grp limit policy held: settings; grp 0: of all groups, -1: of the queue. \
-               limit, policy 0: as those of all. held: 1 for good, 2 for a while              */
+    XX(lim) /* queue - grp limit policy held n per_ms burst: settings; grp 0: of all groups, -1:  \
+               of the queue. limit, policy, n 0: as those of all. n -1: no rate.               \
+               held: 1 for good, 2 for a while                                                */
 /* clang-format on */
 
 enum op {
@@ -71,7 +73,7 @@ enum { S_OK, S_STALE, S_UNKNOWN, S_NOT, S_GONE, S_LOCKED, S_EMPTY, S_EXISTS };
 enum { ST_NONE, ST_READY, ST_LEASED, ST_DELAYED, ST_DEAD };
 enum { POLICY_HOLD = 1, POLICY_PASS, POLICY_BLOCK };
 
-#define HIST_ARGS 9
+#define HIST_ARGS 10
 typedef struct event {
     int64_t t, call;
     int32_t proc;

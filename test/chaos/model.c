@@ -4,9 +4,11 @@
  * a time of its own and writes what clients and the server's log would say of it: answers that are
  * lost, transactions that are rolled back, leases that expire, holders that come late. Queue 6 has
  * groups 1 and 2 (hold) and 3 (pass), whose limits change and which are held; queue 7 has a limit.
+ * Queue 8 has a rate, and queue 9 group 4, which has one that changes. The server's clock is set.
  */
 #include "model.h"
 #include "check.h"
+#include "classes.h"
 #include <string.h>
 
 enum { JOBS = 400, WORKERS = 4, LEASE_MS = 1000, LIMIT = 3 };
@@ -15,7 +17,7 @@ typedef struct model_job {
     int64_t id, made, key, queue, state, number, nonce, attempt, until, lane;
     int worker; /* who holds it, or has; 0: it does not know (the answer was lost) */
     bool late;  /* a former holder, who does not know either */
-    int64_t grp, gate;
+    int64_t grp, gate, weight;
     bool kept; /* its place, for a retry */
 } model_job;
 
@@ -30,7 +32,9 @@ static struct {
     } stale[JOBS]; /* tokens of leases that are over */
     int stales;
     int64_t counted, fence[3], slot, row_number[3], permit;
-    int64_t limit[4], held[4]; /* of groups; 0: of queue 7 */
+    int64_t limit[4], held[4];  /* of groups; 0: of queue 7 */
+    int64_t rate[2][3], tat[4]; /* of queue 8 and of group 4; of two rates outside jobs, too */
+    int64_t ahead;              /* the server's clock */
 } m;
 
 int model_draw(int n)
@@ -56,8 +60,8 @@ static void put(int proc, int64_t call, char phase, enum op op, const int64_t *a
 
 static int64_t some_queue(void)
 {
-    const int64_t q = draw(6);
-    return q < 3 ? q : q < 5 ? 6 : 7;
+    const int64_t q = draw(8);
+    return q < 3 ? q : q < 5 ? 6 : q + 2;
 }
 
 static void say_limit(int64_t grp)
@@ -68,12 +72,70 @@ static void say_limit(int64_t grp)
         TRUTH(OP_lim, 7, 0, -1, m.limit[0], 0, 0);
 }
 
+/* Takes from a rate, as the server does. */
+static bool take(int64_t *tat, const int64_t rate[3], int64_t n)
+{
+    const int64_t now = m.t + m.ahead, step = rate[1] * 1000 / rate[0], last = now + step * rate[2];
+    int64_t at = *tat < last ? *tat : last;
+    if (at < now) at = now;
+    if (at + n * step > last) return false;
+    *tat = at + n * step;
+    return true;
+}
+
+static void say_rate(int64_t grp)
+{
+    const int64_t *r = m.rate[grp > 0];
+    if (grp)
+        TRUTH(OP_lim, 9, 0, grp, 0, 0, 0, r[0], r[1], r[2]);
+    else
+        TRUTH(OP_lim, 8, 0, -1, 0, 0, 0, r[0], r[1], r[2]);
+}
+
 static void begin_groups(void)
 {
+    static const int64_t first[2][3] = {{2, 1000, 3}, {4, 1000, 4}};
+    memcpy(m.rate, first, sizeof(first));
     m.commit++;
     TRUTH(OP_lim, 6, 0, 0, 1, POLICY_HOLD, 0);
     m.limit[0] = m.limit[1] = m.limit[3] = 2, m.limit[2] = 1;
     for (int grp = 0; grp < 4; grp++) say_limit(grp);
+    TRUTH(OP_lim, 9, 0, 0, 100, POLICY_HOLD, 0, 1, 100, 1); /* of groups that have none */
+    say_rate(0);
+    say_rate(4);
+}
+
+static void keep_rate(void)
+{
+    m.commit++;
+    m.rate[1][0] = 1 + draw(4), m.rate[1][2] = 1 + draw(4);
+    say_rate(4);
+}
+
+/* Calls that take from the two rates outside jobs. */
+static void take_some(void)
+{
+    for (int i = draw(12); i >= 0; i--) {
+        const int64_t call = ++m.calls, which = draw(2), n = 1 + draw(3), fate = draw(8);
+        const int64_t rate[] = {TAKEN_N, 1000, TAKEN_BURST(which)};
+        PUT(40 + i, call, 'i', OP_tak, which, n);
+        m.t += draw(20000);
+        const bool did = fate != 1 && take(&m.tat[2 + which], rate, n);
+        if (fate > 1)
+            PUT(40 + i, call, 'o', OP_tak, did ? S_OK : S_LOCKED);
+        else if (draw(2))
+            PUT(40 + i, call, 'o', OP_tak, S_UNKNOWN);
+    }
+}
+
+static void set_clock(void)
+{
+    const bool back = m.ahead > 0;
+    const int64_t call = ++m.calls;
+    PUT(9, call, 'i', OP_win, back ? C_clock_back : C_clock_forward);
+    m.ahead = back ? 0 : 5000000 + draw(20000000);
+    m.t += 2300000;
+    PUT(9, call, 'o', OP_win, S_OK);
 }
 
 static void keep_groups(void)
@@ -85,6 +147,27 @@ static void keep_groups(void)
     else if (grp != 2)
         m.limit[grp] = 1 + draw(3);
     say_limit(grp);
+}
+
+/* Lets jobs pass the gate of queue 8, or of group 4: so many at most, in the order of their ids. */
+static void admit_rated(int64_t queue, int most)
+{
+    for (int i = 0; i < m.n && most > 0; i++) {
+        model_job *j = &m.jobs[i];
+        if (j->queue != queue || j->state != ST_DELAYED || !j->gate) continue;
+        const int64_t *rate = m.rate[queue - 8];
+        if (!take(&m.tat[queue - 8], rate, j->weight < rate[2] ? j->weight : rate[2])) return;
+        TRUTH(OP_rdy, queue, j->id, 0, 0, j->attempt, j->gate, 1, LIMIT);
+        j->state = ST_READY, j->lane = 1, j->gate = 0;
+        most--;
+    }
+}
+
+static bool any_ready(int64_t queue)
+{
+    for (int i = 0; i < m.n; i++)
+        if (m.jobs[i].queue == queue && m.jobs[i].state == ST_READY) return true;
+    return false;
 }
 
 /* Opens the gates of a queue as far as there is room. */
@@ -108,6 +191,11 @@ static void admit(int64_t queue)
     }
 }
 
+static int64_t gate_of(int64_t queue)
+{
+    return queue == 6 || queue == 9 ? 1 : 2;
+}
+
 static void add_jobs(void)
 {
     const int64_t call = ++m.calls, first = m.made + 1, count = 1 + draw(4), queue = some_queue();
@@ -127,11 +215,12 @@ static void add_jobs(void)
             (model_job){.id = ++m.position, .made = MADE(1, first + i), .key = key, .queue = queue};
         j->state = delay_ms ? ST_DELAYED : ST_READY;
         j->lane = 1;
-        j->grp = queue == 6 ? 1 + draw(3) : 0;
-        j->gate = queue < 6 || delay_ms ? 0 : queue - 5;
+        j->grp = queue == 6 ? 1 + draw(3) : queue == 9 ? 4 : 0;
+        j->gate = queue < 6 || delay_ms ? 0 : gate_of(queue);
+        j->weight = queue < 8 || draw(2) ? 1 : 1 + draw(6);
         if (j->gate) j->state = ST_DELAYED;
         TRUTH(OP_new, queue, j->id, (delay_ms > 0) + (j->gate > 0) * (1 + j->gate), delay_ms, 0,
-              j->made, key, 1, j->grp);
+              j->made, key, 1, j->grp, j->weight);
         j->until = m.t + delay_ms * 1000;
     }
     if (fate == 1 || fate == 2) {
@@ -151,7 +240,8 @@ static void claim(void)
 
     PUT(10 + worker, call, 'i', OP_clm, queue, max, LEASE_MS, mode);
     m.commit += mode == 0;
-    if (queue >= 6 && mode == 0) admit(queue);
+    if ((queue == 6 || queue == 7) && mode == 0) admit(queue);
+    if (queue >= 8 && mode == 0) admit_rated(queue, (int)max);
     for (int lane = 0; lane < 2; lane++)
         for (int i = 0; i < m.n && got < max; i++) {
             model_job *j = &m.jobs[i];
@@ -240,7 +330,7 @@ static void reap(void)
         } else if (j->state == ST_DELAYED && j->gate) {
             continue;
         } else if (j->state == ST_DELAYED && j->queue >= 6 && !j->kept) {
-            j->gate = j->queue - 5;
+            j->gate = gate_of(j->queue);
             TRUTH(OP_dly, j->queue, j->id, 0, 0, j->attempt, 0, j->gate, LIMIT);
         } else if (j->state == ST_DELAYED) {
             j->kept = false;
@@ -250,6 +340,8 @@ static void reap(void)
     }
     admit(6);
     admit(7);
+    admit_rated(8, !any_ready(8));
+    admit_rated(9, 1);
 }
 
 static void work(void)
@@ -363,7 +455,7 @@ static bool unfinished(void)
     return false;
 }
 
-void model_history(history *h, uint64_t seed, int steps)
+void model_history(history *h, uint64_t seed, int steps, bool clock)
 {
     memset(&m, 0, sizeof(m));
     m.h = h, h->n = 0;
@@ -372,12 +464,15 @@ void model_history(history *h, uint64_t seed, int steps)
     begin_groups();
     for (int i = 0; i < steps; i++) {
         m.t += draw(200000);
-        switch (draw(13)) {
-        case 12: keep_groups(); break;
+        if (clock && draw(20) == 0) set_clock();
+        switch (draw(15)) {
+        case 13: take_some(); break;
+        case 12: draw(3) ? keep_groups() : keep_rate(); break;
         case 0:
         case 1: add_jobs(); break;
         case 2:
         case 3: claim(); break;
+        case 14:
         case 4: reap(); break;
         case 5: come_late(); break;
         case 6: coordinate(); break;
@@ -389,7 +484,7 @@ void model_history(history *h, uint64_t seed, int steps)
     m.commit++;
     for (int grp = 1; grp < 4; grp++) m.held[grp] = 0, say_limit(grp);
     while (unfinished()) {
-        m.t += 300000;
+        m.t += 150000;
         claim();
         work();
         work();

@@ -7,9 +7,10 @@
 #define CHAOS_MODEL_H
 
 #include "hist.h"
+#include <stdbool.h>
 
-/* Of about so many steps. */
-void model_history(history *h, uint64_t seed, int steps);
+/* Of about so many steps; clock: the server's is set meanwhile. */
+void model_history(history *h, uint64_t seed, int steps, bool clock);
 int model_draw(int n);
 
 #endif

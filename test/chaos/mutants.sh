@@ -33,7 +33,8 @@ run() {
 }
 
 export CHAOS_BIN="$top/build/chaos" CHAOS_MUTANT=''
-if ! run 'producer late worker sql reaper counter rows lock sema node' - >"$work/control.log" 2>&1; then
+everybody="producer late worker sql reaper counter rows lock sema node group keeper slow rated taker line"
+if ! run "$everybody" - >"$work/control.log" 2>&1; then
     echo 'not ok - without a mutant the run is valid'
     tail -n 20 "$work/control.log"
     exit 1

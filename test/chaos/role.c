@@ -126,9 +126,21 @@ int late_ms(void)
     return getenv("CHAOS_LATE_MS") ? atoi(getenv("CHAOS_LATE_MS")) : 30000;
 }
 
+bool rates_on(void)
+{
+    const char *only = getenv("CHAOS_ROLES");
+    return !only || !*only || strstr(only, "rated");
+}
+
+int rated_or(int queue)
+{
+    return rates_on() && draw(4) == 0 ? RATED + draw(2) : queue;
+}
+
 const char *queue_name(int queue)
 {
-    static const char *const names[] = {"q0", "q1", "q2", "q3", "q4", "q5", "q6", "q7", "q8", "q9"};
+    static const char *const names[] = {"q0", "q1", "q2", "q3",  "q4",  "q5", "q6",
+                                        "q7", "q8", "q9", "q10", "q11", "q12"};
     return names[queue];
 }
 
@@ -143,6 +155,7 @@ int main(int argc, char **argv)
         {"operator", role_operator}, {"group", role_group},   {"keeper", role_keeper},
         {"lock", role_lock},         {"sema", role_sema},     {"node", role_node},
         {"counter", role_counter},   {"rows", role_rows},     {"slow", role_slow},
+        {"rated", role_rated},       {"taker", role_taker},   {"line", role_line},
     };
     char path[300];
 

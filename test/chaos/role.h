@@ -32,9 +32,12 @@ void fired(enum class class);
 int64_t made_of(const char *kind);
 const char *queue_name(int queue);
 
-/* Queues 6 to 9 have groups, g0 to g5 (chaos.sh): which one to claim from. */
-enum { GROUPED = 6, QUEUES = 10, GROUPS = 6 };
-int late_ms(void); /* how long transactions stay open at most */
+/* Queues 6 to 9 have groups, g0 to g5 (chaos.sh); queues 10 and 11 have rates, too. Queue
+ * 12 has one group and one process. */
+enum { GROUPED = 6, RATED = 10, LINE = 12, GROUPS = 6 };
+int rated_or(int queue); /* now and then one that has a rate, if they take part; else this one */
+bool rates_on(void);     /* they do */
+int late_ms(void);       /* how long transactions stay open at most */
 
 /* role_sql.c: plain SQL on a connection of its own. Each returns S_. */
 bool sql_up(void);
@@ -53,6 +56,7 @@ void admin_cancel(pgw *by, int queue, bool undo);
 /* Each runs until going() is false. */
 void role_producer(void), role_late(void), role_worker(void), role_runtime(void), role_reaper(void);
 void role_sql(void), role_operator(void), role_group(void), role_keeper(void), role_slow(void);
+void role_rated(void), role_taker(void), role_line(void);
 void role_lock(void), role_sema(void), role_node(void), role_counter(void), role_rows(void);
 
 #endif

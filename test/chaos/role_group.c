@@ -121,15 +121,24 @@ static void change_limit(int queue)
     if (st == PGW_OK) fired(C_group_limit);
 }
 
+/* The rates of the others stay as they are. */
+static void change_rate(void)
+{
+    pgw_rate_opts o = PGW_RATE_OPTS_INIT;
+    o.n = 2 + draw(10), o.burst = 1 + draw(4);
+    if (pgw_group_rate(h, "q11", "g5", draw(4) ? &o : NULL) == PGW_OK) fired(C_rate_change);
+}
+
 void role_keeper(void)
 {
     h = open_handle();
     while (going()) {
         int64_t n = 0, call;
         pgw_status st;
-        switch (draw(10)) {
+        switch (draw(rates_on() ? 11 : 10)) {
         case 0:
-        case 1: hold(GROUPED + draw(4), GROUPS - 1 - draw(2)); break;
+        case 1: hold(rated_or(GROUPED + draw(4)), GROUPS - 1 - draw(2)); break;
+        case 10: change_rate(); break;
         case 2:
         case 3: change_limit(GROUPED + draw(4)); break;
         case 4: unblock(draw(3) ? 8 : 9, draw(GROUPS)); break;

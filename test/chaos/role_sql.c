@@ -164,8 +164,8 @@ static void claim(int mode)
     static const int sizes[] = {1, 7, 33, 100, 1000};
     char sql[300];
     PGresult *res = NULL;
-    const int queue = draw(4) ? draw(4) : GROUPED + draw(4), max = sizes[draw(mode ? 5 : 3)],
-              counter = draw(4);
+    const int queue = rated_or(draw(4) ? draw(4) : GROUPED + draw(4)),
+              max = sizes[draw(mode ? 5 : 3)], counter = draw(4);
     const int64_t call = hist_call(), lease_ms = 2000 + draw(2000);
     const int long_ms = queue < GROUPED ? 12000 : late_ms();
 

@@ -146,7 +146,9 @@ void role_worker(void)
     h = open_handle();
     while (going()) {
         if (!done)
-            j.queue = draw(4) == 0 ? GROUPED + draw(4) : draw(8) == 0 ? 4 + draw(2) : draw(4);
+            j.queue = rated_or(draw(4) == 0   ? GROUPED + draw(4)
+                               : draw(8) == 0 ? 4 + draw(2)
+                                              : draw(4));
         j.lease_ms = 1000 + draw(1500);
         claim(&j, sizes[draw(5)], done);
         done = false;
@@ -180,6 +182,59 @@ void role_slow(void)
     pgw_close(h);
 }
 
+/* -- a line of its own ----------------------------------------------------------------------------
+ */
+
+static void add_to_line(int n, int priority)
+{
+    static int made; /* numbers given out */
+    static pgw_job_spec jobs[3];
+    static char kinds[3][32];
+    for (int i = 0; i < n; i++) {
+        snprintf(kinds[i], sizeof(kinds[i]), "%d.%d", hist_proc, made + 1 + i);
+        jobs[i] = (pgw_job_spec)PGW_JOB_SPEC_INIT;
+        jobs[i].kind = kinds[i], jobs[i].group = "g0", jobs[i].priority = priority;
+    }
+    const int64_t call = hist_call();
+    hist(call, 'i', OP_enq, LINE, made + 1, n, 0, 0, 0);
+    made += n;
+    hist(call, 'o', OP_enq, outcome(pgw_enqueue_many(h, queue_name(LINE), jobs, (size_t)n, NULL)));
+}
+
+static void clear_line(void)
+{
+    hand j = {.queue = LINE, .lease_ms = 2000};
+    do {
+        claim(&j, 7, false);
+        verb(OP_don, &j, 0, j.n, 0);
+    } while (j.n && going());
+}
+
+/* A group of two: one job runs, several urgent ones come, and the first of them runs for long. Its
+ * other place is for the next urgent job as soon as the first job is done. */
+void role_line(void)
+{
+    static hand first, urgent;
+    h = open_handle();
+    while (going()) {
+        clear_line(); /* what is left, perhaps of one that was killed */
+        if (calm()) {
+            nap_ms(100);
+            continue;
+        }
+        first.queue = urgent.queue = LINE;
+        first.lease_ms = urgent.lease_ms = 40000;
+        add_to_line(1, 1);
+        claim(&first, 1, false);
+        add_to_line(3, 0);
+        claim(&urgent, 1, false);
+        verb(OP_don, &first, 0, first.n, 0);
+        for (int i = 0; i < 280 && going() && !calm(); i++) nap_ms(100);
+        verb(OP_don, &urgent, 0, urgent.n, 0);
+    }
+    pgw_close(h);
+}
+
 /* -- the runtime ---------------------------------------------------------------------------------
  */
 
@@ -187,7 +242,7 @@ static pgw_verdict handle(pgw_task *task, void *arg)
 {
     const pgw_job *job = pgw_task_job(task);
     const pgw_ref ref = pgw_job_ref(job);
-    const int queue = pgw_job_queue(job)[1] - '0', what = calm() ? 0 : (int)(ref.id % 16);
+    const int queue = atoi(pgw_job_queue(job) + 1), what = calm() ? 0 : (int)(ref.id % 16);
 
     (void)arg;
     hist(0, 'e', OP_got, queue, ref.id, (int64_t)ref.token.number, (int64_t)ref.token.nonce,
@@ -210,11 +265,12 @@ static void log_error(pgw_log_level level, const char *module, const char *messa
 
 void role_runtime(void)
 {
-    const char *queues[] = {"q0", "q1", "q2", "q3", "q4", "q5", "q6", "q7", "q8", "q9"};
+    const char *queues[] = {"q0", "q1", "q2", "q3", "q4",  "q5",
+                            "q6", "q7", "q8", "q9", "q10", "q11"};
     pgw_worker_spec spec = PGW_WORKER_SPEC_INIT;
     pgw_worker *w = NULL;
 
-    spec.queues = queues, spec.queues_count = QUEUES, spec.handler = handle;
+    spec.queues = queues, spec.queues_count = rates_on() ? LINE : RATED, spec.handler = handle;
 
     pgw_conf_set_log(conf, PGW_LOG_WARN, log_error, NULL);
     pgw_conf_set(conf, "holder", "runtime");

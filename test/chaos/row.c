@@ -60,6 +60,16 @@ static void token(row *r, const char *text)
     r->number = strtoull(hex, NULL, 16);
 }
 
+/* (n,per_ms,burst) */
+static void pace(int64_t into[3], const char *text)
+{
+    char *at;
+    into[0] = strtoll(text + 1, &at, 10);
+    into[1] = strtoll(at + 1, &at, 10);
+    into[2] = strtoll(at + 1, &at, 10);
+    if (into[0] == 0) into[0] = -1;
+}
+
 static void column(row *r, const char *name, const char *v)
 {
     static const struct {
@@ -106,6 +116,14 @@ static void column(row *r, const char *name, const char *v)
         r->policy = null ? 0 : v[0] == 'h' ? POLICY_HOLD : v[0] == 'p' ? POLICY_PASS : POLICY_BLOCK;
     } else if (strcmp(name, "held_until") == 0) {
         r->held = null ? 0 : v[0] == 'i' ? 1 : 2;
+    } else if (strcmp(name, "rate") == 0 || strcmp(name, "group_rate") == 0) {
+        int64_t *into = name[0] == 'r' ? r->rate : r->group_rate;
+        if (null)
+            memset(into, 0, sizeof(r->rate));
+        else
+            pace(into, v);
+    } else if (strcmp(name, "meta") == 0 && (tag = strstr(v, "rate_weight\": ")) != NULL) {
+        r->weight = strtoll(tag + 14, NULL, 10);
     } else if (strcmp(name, "ids") == 0) {
         r->jobs = null ? 0 : numbers(r->ids, v);
     } else if (strcmp(name, "kinds") == 0) {

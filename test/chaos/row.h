@@ -16,6 +16,8 @@ typedef struct row {
     int64_t runtime;        /* 1: its holder is a worker of the runtime */
     int64_t grp, gated;     /* number + 1; at the gate of its group (1), or of its queue (2) */
     int64_t group_limit, queue_limit, policy, held; /* 0: not set; as in the event lim */
+    int64_t weight;                                 /* at a rate */
+    int64_t rate[3], group_rate[3];                 /* n, per_ms, burst; n 0: not set, -1: none */
     char name[80], kind[80];
     int jobs, kinds, gones; /* a batch row */
     int64_t ids[ROW_JOBS], made[ROW_JOBS], gone[ROW_JOBS];

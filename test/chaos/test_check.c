@@ -519,11 +519,11 @@ static int64_t admitted_after(int64_t commit, int64_t grp, bool hold, int64_t *l
 
 static bool from_gate(const event *e)
 {
-    return e->a[5] == 1;
+    return e->a[0] == 6 && e->a[5] == 1;
 }
 static bool from_queues_gate(const event *e)
 {
-    return e->a[5] == 2;
+    return e->a[0] == 7 && e->a[5] == 2;
 }
 
 static bool lower(event *e)
@@ -549,7 +549,7 @@ static bool old_limit_stays(void)
     int64_t limit = 0, tick = 0, tick_t = 0;
     if (admitted_after(commit, grp, grp % 3 > 0, &limit) < 2) return false;
     for (size_t k = 0; k < h.n; k++)
-        if (is(&h.e[k], 't', OP_rdy) && h.e[k].a[5] && h.e[k].call < commit)
+        if (is(&h.e[k], 't', OP_rdy) && from_gate(&h.e[k]) && h.e[k].call < commit)
             tick_t = h.e[k].call > tick ? h.e[k].t : tick_t, tick = h.e[k].call;
     for (size_t k = 0; k < h.n; k++) { /* no claim, and no other limit */
         if (h.e[k].phase != 't' || h.e[k].call < tick || h.e[k].call > commit) continue;
@@ -663,6 +663,127 @@ static bool retry_gives_up(void)
     return n > limit;
 }
 
+/* -- rates -- */
+
+static bool at_rate_of_queue(const event *e)
+{
+    return e->a[0] == 8 && e->a[5] == 2;
+}
+static bool at_rate_of_group(const event *e)
+{
+    return e->a[0] == 9 && e->a[5] == 1;
+}
+
+/* How many jobs pass a gate in one transaction; 0: not in that of a claim whose time is known. */
+static int passed_with(int64_t commit, bool (*fits)(const event *))
+{
+    int64_t token = 0;
+    int n = 0;
+    for (size_t k = 0; k < h.n; k++)
+        if (h.e[k].phase == 't' && h.e[k].call == commit) {
+            n += is(&h.e[k], 't', OP_rdy) && fits(&h.e[k]);
+            if (h.e[k].op == OP_lea) token = h.e[k].a[2];
+        }
+    for (size_t k = 0; token && k < h.n; k++)
+        if (is(&h.e[k], 'e', OP_got) && h.e[k].a[2] == token) return n;
+    return 0;
+}
+
+static void slow_down(int64_t queue, int64_t grp, int64_t n, int64_t per_ms, int64_t burst)
+{
+    const int64_t slow[] = {n, per_ms, burst};
+    for (size_t k = 0; k < h.n; k++)
+        if (is(&h.e[k], 't', OP_lim) && h.e[k].a[0] == queue && h.e[k].a[2] == grp)
+            memcpy(&h.e[k].a[6], slow, sizeof(slow));
+}
+
+static bool one_of_rate_more(int64_t queue, int64_t grp, bool (*fits)(const event *))
+{
+    int n = 0;
+    for (size_t k = 0; k < h.n; k++) n += is(&h.e[k], 't', OP_rdy) && fits(&h.e[k]);
+    slow_down(queue, grp, 1, 1000000, n - 1);
+    return n > 1 && n < 100;
+}
+static bool one_of_queues_rate_more(void)
+{
+    return one_of_rate_more(8, -1, at_rate_of_queue);
+}
+static bool one_of_groups_rate_more(void)
+{
+    return one_of_rate_more(9, 4, at_rate_of_group);
+}
+/* The burst of a rate is not capped: jobs that had waited all pass at once. */
+static bool burst_uncapped(void)
+{
+    event *e = pick('t', OP_rdy, at_rate_of_queue);
+    if (!e || passed_with(e->call, at_rate_of_queue) < 3) return false;
+    slow_down(8, -1, 1, 2000, 1);
+    return true;
+}
+static bool weight_ignored(void)
+{
+    event *e = pick('t', OP_rdy, at_rate_of_queue);
+    if (!e || passed_with(e->call, at_rate_of_queue) < 2) return false;
+    for (size_t k = 0; k < h.n; k++)
+        if (is(&h.e[k], 't', OP_new) && h.e[k].a[0] == 8) h.e[k].a[9] = 3;
+    return true;
+}
+static bool rate_of_another(void)
+{
+    event *e = pick('t', OP_rdy, at_rate_of_group);
+    if (!e || passed_with(e->call, at_rate_of_group) < 3) return false;
+    slow_down(9, 4, 2, 1000, 1); /* it passed by the burst of another rate */
+    return true;
+}
+/* A delayed job becomes ready as if its queue had no rate, which allows no more. */
+static bool past_its_rate(void)
+{
+    event *e = pick('t', OP_rdy, at_rate_of_queue);
+    if (!e || !one_of_queues_rate_more()) return false;
+    const int64_t id = e->a[1];
+    for (size_t k = 0; k < h.n; k++) {
+        if (is(&h.e[k], 't', OP_new) && h.e[k].a[1] == id && h.e[k].a[2] > 1) h.e[k].a[2] = 1;
+        if (is(&h.e[k], 't', OP_dly) && h.e[k].a[1] == id) h.e[k].a[6] = 0;
+    }
+    e->a[5] = 0;
+    return true;
+}
+static bool ticks_pass_many(void)
+{
+    event *e = pick('t', OP_rdy, at_rate_of_queue);
+    if (!e || passed_with(e->call, at_rate_of_queue) < 2) return false;
+    const int64_t commit = e->call;
+    for (size_t k = 0; k < h.n; k++) /* who claims them comes later */
+        if (h.e[k].phase == 't' &&
+            (h.e[k].call > commit || (h.e[k].call == commit && h.e[k].op == OP_lea)))
+            h.e[k].call++;
+    return true;
+}
+static bool rate_lets_none_pass(void)
+{
+    event *e = pick('t', OP_rdy, at_rate_of_queue);
+    if (!e) return false;
+    const event at = *e;
+    bool waited = false;
+    for (size_t k = 0; k < h.n; k++)
+        waited |= h.e[k].phase == 't' && h.e[k].a[1] == at.a[1] && h.e[k].call < at.call;
+    if (!waited) return false;
+    for (size_t k = 0; k < h.n; k++)
+        if (h.e[k].t >= at.t || h.e[k].call >= at.call) h.e[k].t += 3 * SOON;
+    return true;
+}
+static bool take_too_many(void)
+{
+    event *o = pick('o', OP_tak, ok), *i = o ? call_of(o) : NULL;
+    if (!i) return false;
+    const event oi = *i, oo = *o;
+    for (int k = 1; k <= TAKEN_BURST(oi.a[0]); k++) {
+        copy(&oi, k)->call += 1000000 * k;
+        copy(&oo, k)->call += 1000000 * k;
+    }
+    return true;
+}
+
 static const struct {
     const char *name;
     bool (*damage)(void);
@@ -719,6 +840,15 @@ static const struct {
     {"a group with room admits nobody", gate_stays_shut, R_gated},
     {"a group that is held admits", held_admits, R_shut},
     {"a dead letter does not stop its group", letter_stops_nobody, R_shut},
+    {"one more than the rate of a queue", one_of_queues_rate_more, R_rate},
+    {"one more than the rate of a group", one_of_groups_rate_more, R_rate},
+    {"a burst without an end", burst_uncapped, R_rate},
+    {"weights are ignored", weight_ignored, R_rate},
+    {"a group goes by another rate", rate_of_another, R_rate},
+    {"a job comes past its rate", past_its_rate, R_rate},
+    {"a tick lets several jobs pass", ticks_pass_many, R_rate},
+    {"a rate lets nobody pass", rate_lets_none_pass, R_gated},
+    {"one take too many", take_too_many, R_rate},
 };
 
 static size_t verdict(size_t count[R_COUNT])
@@ -735,7 +865,7 @@ static int clean(int histories)
 {
     size_t count[R_COUNT];
     for (int seed = 1; seed <= histories; seed++) {
-        model_history(&h, (uint64_t)seed, 100);
+        model_history(&h, (uint64_t)seed, 100, seed % 4 == 0);
         if (verdict(count) == 0) continue;
         static check c;
         printf("not ok - %d right histories raise no alarm: number %d does\n", histories, seed);
@@ -751,7 +881,7 @@ static int damaged(size_t kind, int times)
     size_t count[R_COUNT];
     int done = 0, found = 0, named = 0;
     for (int seed = 1; done < times && seed < 2000 * times; seed++) {
-        model_history(&h, (uint64_t)seed + 1000000, 100);
+        model_history(&h, (uint64_t)seed + 1000000, 100, false);
         if (!kinds[kind].damage()) continue;
         history_sort(&h);
         done++;

@@ -24,7 +24,7 @@ typedef struct place {
 } place;
 
 typedef struct job {
-    int64_t id, made, key, grp;
+    int64_t id, made, key, grp, weight;
     place was, is; /* before the transaction, and by now */
     int places;
     int touched;
@@ -36,8 +36,8 @@ static job **touched;
 static size_t touches, capacity;
 static int64_t queues[1000],
     limits[1000];               /* by id in the database: number in the name, max_attempts */
-static bool limited[100];       /* queues that have a limit of their own, by number */
-static int64_t setting[100][5]; /* limits of groups and queues that this transaction has set */
+static bool limited[100];       /* queues that have a gate of their own, by number */
+static int64_t setting[100][8]; /* limits of groups and queues that this transaction has set */
 static int settings_seen;
 static uint64_t done_lsn;
 static int64_t commits;
@@ -114,6 +114,7 @@ static void change(const row *r, int state, int by)
             j->made = -(r->slot / 1000000);
         j->key = r->key;
         j->grp = r->grp;
+        j->weight = r->weight ? r->weight : 1;
         j->is = (place){state == ST_READY && r->number ? ST_LEASED : state,
                         queue_of(r->queue),
                         state < ST_DELAYED ? r->lane : 2 * r->lane + 1,
@@ -133,7 +134,7 @@ static void emit(const job *j, enum op op, int64_t number, int64_t nonce, int64_
 {
     const place *p = j->is.state ? &j->is : &j->was;
     hist_add(commits, 't', op, p->queue, j->id, number, nonce, p->attempt, a5, a6, a7,
-             op == OP_new ? j->grp : p->runtime);
+             op == OP_new ? j->grp : p->runtime, op == OP_new ? j->weight : 0);
 }
 
 /* It has passed its gates, perhaps both, and perhaps it is leased in the same transaction. */
@@ -178,9 +179,11 @@ static void tell(const job *j, int64_t commit_us)
     }
 }
 
-static void note_setting(int64_t queue, int64_t grp, int64_t limit, int64_t policy, int64_t held)
+static void note_setting(int64_t queue, int64_t grp, const int64_t limits_of[3],
+                         const int64_t rate[3])
 {
-    const int64_t s[] = {queue, grp, limit, policy, held};
+    const int64_t s[] = {queue,        grp,     limits_of[0], limits_of[1],
+                         limits_of[2], rate[0], rate[1],      rate[2]};
     if (queue >= 0 && settings_seen < 100) memcpy(setting[settings_seen++], s, sizeof(s));
 }
 
@@ -190,8 +193,8 @@ static void commit(int keep, int64_t commit_us)
     commits += keep;
     for (int i = 0; keep && i < settings_seen; i++) {
         const int64_t *s = setting[i];
-        hist_add(commits, 't', OP_lim, s[0], 0, s[1], s[2], s[3], s[4]);
-        if (s[1] == -1) limited[s[0] % 100] = s[2] > 0;
+        hist_add(commits, 't', OP_lim, s[0], 0, s[1], s[2], s[3], s[4], s[5], s[6], s[7]);
+        if (s[1] == -1) limited[s[0] % 100] = s[2] > 0 || s[5] > 0;
     }
     settings_seen = 0;
     for (size_t i = 0; i < touches; i++) {
@@ -213,8 +216,8 @@ static void note_queue(const row *r)
 {
     queues[r->id] = r->name[0] == 'q' ? atoll(r->name + 1) : -1;
     limits[r->id] = r->max_attempts;
-    note_setting(queues[r->id], 0, r->group_limit, r->policy, 0);
-    note_setting(queues[r->id], -1, r->queue_limit, 0, 0);
+    note_setting(queues[r->id], 0, (int64_t[]){r->group_limit, r->policy, 0}, r->group_rate);
+    note_setting(queues[r->id], -1, (int64_t[]){r->queue_limit, 0, 0}, r->rate);
 }
 
 static void line(const char *text)
@@ -249,7 +252,7 @@ static void line(const char *text)
         } else if (strncmp(at, "DELETE: ", 8) == 0) {
             row_read(&r, at + 8);
             if (tables[i].state) change(&r, tables[i].state, -1);
-            if (i == 4) note_setting(queue_of(r.queue), r.grp, 0, 0, 0);
+            if (i == 4) note_setting(queue_of(r.queue), r.grp, z.rate, z.rate);
             return;
         } else {
             at += 8; /* INSERT: */
@@ -258,7 +261,8 @@ static void line(const char *text)
         if (tables[i].state)
             change(&r, tables[i].state, 1);
         else if (i == 4)
-            note_setting(queue_of(r.queue), r.grp, r.group_limit, r.policy, r.held);
+            note_setting(queue_of(r.queue), r.grp, (int64_t[]){r.group_limit, r.policy, r.held},
+                         r.rate);
         else if (r.id > 0 && r.id < 1000)
             note_queue(&r);
     }

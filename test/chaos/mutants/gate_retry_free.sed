@@ -1,0 +1,6 @@
+# a retry takes nothing from the rate of its group
+# function: _to_gates
+# roles: worker sql reaper rated
+# faults: -
+# pace: 150
+s/IF q.rated THEN/IF false THEN/
