@@ -480,7 +480,8 @@ void test_a_queue_is_not_dropped_under_a_snapshot_that_may_miss_its_jobs(void)
     kit_do(a, "BEGIN ISOLATION LEVEL REPEATABLE READ");
     kit_do(a, "SELECT count(*) FROM pgwork.queues");
     kit_put(b, "q");
-    kit_refused(a, "0A000", "repeatable read|outside of this snapshot", "SELECT pgwork.queue_drop('q')");
+    kit_refused(a, "0A000", "repeatable read|outside of this snapshot",
+                "SELECT pgwork.queue_drop('q')");
     kit_do(a, "ROLLBACK");
     kit_refused(a, "PW006", "q", "SELECT pgwork.queue_drop('q', NULL)");
     TEST_ASSERT_EQUAL_INT64(1, kit_number(a, "SELECT ready FROM pgwork.depth('q')"));

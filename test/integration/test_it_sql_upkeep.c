@@ -716,7 +716,8 @@ void test_the_first_pass_of_a_session_does_all_that_is_due(void)
     kit_do(a, "SELECT pgwork.queue_create('q', retention_ms => 1)");
     fill("q", 1);
     kit_claim(a, "q", 1, &job);
-    kit_do(a, "SELECT pgwork.maintain()"); /* so for a second another pass of it would prune nothing */
+    kit_do(a,
+           "SELECT pgwork.maintain()"); /* so for a second another pass of it would prune nothing */
     kit_say(a, "complete", &job, "");
     kit_do(a, "SELECT pg_sleep(0.01)");
     TEST_ASSERT_EQUAL_STRING("1", kit_text(b, "SELECT pruned FROM pgwork.maintain()"));
