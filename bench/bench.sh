@@ -3,7 +3,7 @@
 # run by `./run bench` beside a private server.
 # --quick: shorter, and less (quick), with fewer contenders (look). --smoke: less, with all of them, and only sees to it that every question
 # can be asked: a few transactions each. --append: one more part of a run, beside what the last one has measured: a question after the
-# other, each with rounds as long as it needs. --clients: of claim, not all; --batches: of claim and steady; --pins: of pin.
+# other, each with rounds as long as it needs. --clients: of claim, not all; --batches: of claim, steady and groups, and one of pin; --pins: of pin.
 # See README.md.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)

@@ -6,6 +6,8 @@
 # wait (looked at every 20 ms). Each client enqueues and claims by turns, so the backlog stays as it is; and jobs count when they are gone,
 # as everywhere. pin-SECONDS.tsv has throughput and size by the second, the rest too.
 claim_scripts
+pin_n=${batches:-100} pin_by='' # --batches: with one number, calls of so many jobs
+if [ "$pin_n" != 100 ]; then pin_by=", batch $pin_n"; fi
 after=$((smoke ? 1 : quick ? 1 : 6)) # the load goes on for a while when the pin is gone
 rest=$((smoke ? 0 : pin_seconds >= 1800 ? 300 : pin_seconds / 6 + 1))
 fifth=$(((pin_seconds + 4) / 5)) # of the time that it was held, the last
@@ -77,7 +79,7 @@ by_turns() {
 # pin_pass WHO KIND: its points go to pin-pass.tsv; sets size_end, size_rest and per_call, and leaves $out/latency and $out/pin.err
 pin_pass() {
     empty
-    claims_of 100
+    claims_of "$pin_n"
     fill_queue "$1" $((smoke ? 2000 : 100000))
     by_turns "$1"
     before=$(unfinished "$1")
@@ -90,7 +92,7 @@ pin_pass() {
     engine1*) PGWORK_SCHEMA=engine1 "$engine1/build/pgwork" reap >"$out/reap.txt" 2>&1 & loops="$loops $!" ;;
     esac
     # shellcheck disable=SC2086  # words
-    PGOPTIONS=$settled pgbench -n -M prepared -c 4 -j 2 -T $((pin_seconds + after)) -D n=100 -D turn=0 $nothing_claimed -D payload="$(payload 60)" \
+    PGOPTIONS=$settled pgbench -n -M prepared -c 4 -j 2 -T $((pin_seconds + after)) -D n="$pin_n" -D turn=0 $nothing_claimed -D payload="$(payload 60)" \
         -f "$out/pin.$1.pgbench" --log --log-prefix="$out/log" >"$out/pin.txt" 2>&1 || { cat "$out/pin.txt" >&2; kill $loops; return 1; }
     # claims only, from here on: when each ended, and its ms
     cat "$out"/log.* | awk '{ e = $5 + $6 / 1e6; if (NR == 1 || e - $3 / 1e6 < begin) begin = e - $3 / 1e6 } seen[$1]++ % 2 { n++; end[n] = e; ms[n] = $3 / 1000 }
@@ -102,8 +104,8 @@ pin_pass() {
     kill $loops
     wait $loops 2>/dev/null || :
     size_rest=$(size_of "$1")
-    per_call=$(cat "$out"/log.* | awk -v claims="$(wc -l <"$out/claims")" -v before="$before" -v after="$(unfinished "$1")" \
-        'END { print claims ? (before + 100 * (NR - claims) - after) / claims : 0 }')
+    per_call=$(cat "$out"/log.* | awk -v claims="$(wc -l <"$out/claims")" -v before="$before" -v after="$(unfinished "$1")" -v n="$pin_n" \
+        'END { print claims ? (before + n * (NR - claims) - after) / claims : 0 }')
     awk -v last=$((pin_seconds + after)) -v per_call="$per_call" '{ n[int($1)]++ } END { for (s = 0; s < last; s++) print s, per_call * n[s] }' "$out/claims" |
         while read -r s rate; do at "$1" "$2" "$s" throughput "$rate"; done >>"$out/pin-pass.tsv"
 }
@@ -119,18 +121,18 @@ for r in $(seq "${rounds_asked:-1}"); do
     for pass in ${pins:-$all}; do
         who=${pass%/*} pin=${pass#*/}
         calm pin_pass "$who" "$pin"
-        cat "$out/pin-pass.tsv" >>"$curve"
-        result pin "throughput in the last fifth of $pin_seconds s, held: $pin" "$who" "$(calc "$(wc -l <"$out/latency") * $per_call / $fifth")" jobs/s
+        if [ -z "$pin_by" ]; then cat "$out/pin-pass.tsv" >>"$curve"; fi
+        result pin "throughput in the last fifth of $pin_seconds s, held: $pin$pin_by" "$who" "$(calc "$(wc -l <"$out/latency") * $per_call / $fifth")" jobs/s
         if [ -s "$out/latency" ]; then
-            result pin "p99 of claim and complete in the last fifth of $pin_seconds s, held: $pin" "$who" "$(percentile 99 "$out/latency")" ms
+            result pin "p99 of claim and complete in the last fifth of $pin_seconds s, held: $pin$pin_by" "$who" "$(percentile 99 "$out/latency")" ms
         else
-            say "bench: $who ended no claim in the last fifth, held: $pin"
+            say "bench: $who ended no claim in the last fifth, held: $pin$pin_by"
         fi
-        result pin "size at the end of $pin_seconds s, held: $pin" "$who" "$size_end" MB
+        result pin "size at the end of $pin_seconds s, held: $pin$pin_by" "$who" "$size_end" MB
         if [ "$pin" = writer ]; then
-            result pin "its own jobs claimed after the commit, within, held for $pin_seconds s: $pin" "$who" "$(sed -n 's/.*claimed after \([0-9.]*\) ms/\1/p' "$out/pin.err")" ms
+            result pin "its own jobs claimed after the commit, within, held for $pin_seconds s: $pin$pin_by" "$who" "$(sed -n 's/.*claimed after \([0-9.]*\) ms/\1/p' "$out/pin.err")" ms
         fi
-        result pin "size after $rest s of rest, held: $pin" "$who" "$size_rest" MB
+        result pin "size after $rest s of rest, held: $pin$pin_by" "$who" "$size_rest" MB
     done
 done
 rm -f "$out"/log.* "$out/claims" "$out/latency" "$out/pin.held" "$out/pin-pass.tsv"
