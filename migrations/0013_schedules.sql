@@ -75,7 +75,7 @@ CREATE TABLE pgwork.tick (
 CREATE VIEW pgwork.schedules AS
 SELECT s.id, s.name, s.expression, s.zone, s.anchor, s.misfire, s.misfire_max, s.grace_ms, s.jitter_ms, s.timeout_ms, s.queue, s.kind,
        CASE WHEN v.shown THEN s.payload END AS payload, CASE WHEN v.shown THEN s.body END AS body, s.priority, s.max_attempts, s.lease_ms, s.tags,
-       s.key, s.grp, s.paused, s.base, s.next_slot, s.next_at, s.planned_at, s.asked, s.last_slot, s.last_at, s.error, s.error_at, s.slot,
+       s.key, s.ttl_ms, s.grp, s.paused, s.base, s.next_slot, s.next_at, s.planned_at, s.asked, s.last_slot, s.last_at, s.error, s.error_at, s.slot,
        CASE WHEN a.all_payloads THEN s.token END AS token, s.holder, s.since, s.until, s.attempt, s.fence, s.created_at
   FROM pgwork.schedule s CROSS JOIN (SELECT pgwork.sees_payloads() AS all_payloads OFFSET 0) a
   LEFT JOIN pgwork.queue q ON q.name = s.queue
