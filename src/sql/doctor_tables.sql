@@ -33,7 +33,8 @@ SELECT 2, 'indexes', format('index %s is missing: statements may read all of its
                ('dead_job_died', 'dead_job (queue, died_at)'), ('done_job_finished', 'done_job (queue, finished_at)'),
                ('unique_key_free', 'unique_key (free_after) WHERE free_after IS NOT NULL'), ('operation_at', 'operation (at)'),
                ('table_operation_at', 'table_operation (at)'), ('minute_at', 'minute (at)'), ('log_entry_at', 'log_entry (at)'), ('schedule_next', 'schedule (next_at) WHERE NOT paused AND queue IS NOT NULL'),
-               ('schedule_planned', 'schedule (planned_at) WHERE NOT paused'), ('schedule_held', 'schedule (next_at) WHERE queue IS NULL')) i (name, definition)
+               ('schedule_planned', 'schedule (planned_at) WHERE NOT paused'), ('schedule_held', 'schedule (next_at) WHERE queue IS NULL'),
+               ('queue_semaphore', 'queue (((rate).semaphore)) WHERE (rate).semaphore IS NOT NULL')) i (name, definition)
  WHERE to_regclass('pgwork.' || i.name) IS NULL
 UNION ALL -- CREATE INDEX CONCURRENTLY was ended before it was done
 SELECT CASE WHEN r.left_over THEN 1 ELSE 2 END, 'indexes', format('index %s is not valid: the server does not use it', r.name),
