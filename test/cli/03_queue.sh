@@ -37,7 +37,7 @@ refused 'no such semaphore' 1 'there is no semaphore "nope"' pgwork queue semaph
 refused 'which semaphore' 2 'NAME and SEMAPHORE' pgwork queue semaphore shared
 code 'no semaphore' 0 pgwork queue semaphore shared none
 is 'no limit any more' "$(pgwork claim shared -n 2 | wc -l)" 1
-code 'and it can be dropped' 0 pgwork sem drop partner --force
+code 'the semaphore can be dropped then' 0 pgwork sem drop partner --force
 code 'the queue, too' 0 pgwork queue drop shared --force
 
 refused 'one of several is not there' 1 'none_such' pgwork queue pause none_such a

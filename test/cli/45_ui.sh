@@ -65,7 +65,7 @@ for path in / /queues '/queue?name=mail' "/queue?name=$(enc "$odd")" /jobs '/job
     is "200 $path" "$(status "$path")" 200
     is 'without an error on it' "$(grep -c 'role="alert"' "$tmp/out")" 0
     is 'with nothing raw of the database' "$(grep -c -F -e '<script>alert' -e '<img src=x' -e '<b id=x' -e '<i>' -e "$rtl" "$tmp/out")" 0
-    is 'and no button' "$(grep -c -e 'method="post"' -e '/confirm?' "$tmp/out")" 0
+    is 'the pages of a viewer have no button' "$(grep -c -e 'method="post"' -e '/confirm?' "$tmp/out")" 0
 done
 for path in /none /static/none /act/ '/job?id=99999999' '/job?id=x' '/queue?name=none' '/schedule?name=none'; do is "404 $path" "$(status "$path")" 404; done
 is '400 for a NUL' "$(status '/queue?name=a%00b')" 400
@@ -87,7 +87,7 @@ page_shows 'holders of permits' /locks '&lt;i&gt;seat'
 status /help >/dev/null
 is 'each section of the page of troubleshooting is there, with its anchor' "$(sed -n 's/^<h2 id="\(.*\)">\(.*\)<\/h2>$/\1 \2/p' "$tmp/out")" \
     "$(sed -n 's/^## //p' "$top/doc/troubleshooting.md" | while read -r name; do echo "$(echo "$name" | tr ' ' -) $name"; done)"
-is 'and its own links lead somewhere' "$(grep -o 'href="#[^"]*"' "$tmp/out" | sed 's/.*#\(.*\)"/\1/' | sort -u | while read -r id; do grep -q " id=\"$id\"" "$tmp/out" || echo "$id"; done)" ''
+is 'the links of the page of troubleshooting lead somewhere' "$(grep -o 'href="#[^"]*"' "$tmp/out" | sed 's/.*#\(.*\)"/\1/' | sort -u | while read -r id; do grep -q " id=\"$id\"" "$tmp/out" || echo "$id"; done)" ''
 cp "$tmp/out" "$tmp/help"
 status / >/dev/null
 grep -o 'href="/help#[^"]*"' "$tmp/out" | sed 's/.*#\(.*\)"/\1/' | sort -u >"$tmp/anchors"
@@ -185,7 +185,7 @@ PGWORK_DSN=$viewer start barred --act
 status '/queue?name=mail' >/dev/null
 token=$(sed -n 's/.*name="token" value="\([0-9a-f]*\)".*/\1/p' "$tmp/out" | head -n 1)
 is 'the server decides what --act may do' "$(post "token=$token&action=queue-pause&queue=mail") $(grep -c 'permission denied' "$tmp/out")" '403 1'
-is 'and nothing is done' "$(sql "SELECT paused FROM pgwork.queues WHERE name = 'mail'")" f
+is 'an action that the server refuses changes nothing' "$(sql "SELECT paused FROM pgwork.queues WHERE name = 'mail'")" f
 printf %s "$owner" >"$tmp/owner.dsn"
 chmod 600 "$tmp/owner.dsn"
 PGWORK_DSN=$viewer start act --act --act-dsn-file "$tmp/owner.dsn" --token-file "$tmp/users"
@@ -194,13 +194,13 @@ status '/queue?name=mail' $ann >/dev/null
 token=$(sed -n 's/.*name="token" value="\([0-9a-f]*\)".*/\1/p' "$tmp/out" | head -n 1)
 pause="token=$token&action=queue-pause&queue=mail"
 is 'a POST without or with another form token' "$(post 'action=queue-pause&queue=mail' $ann) $(post "token=0$token&action=queue-pause&queue=mail" $ann)" '403 403'
-is 'of another site' "$(status /act $ann -H 'Origin: http://evil.example' --data "$pause") $(status /act $ann -H "Origin: $url" -H 'Sec-Fetch-Site: cross-site' --data "$pause") $(status /act $ann -H 'Origin: null' --data "$pause")" '403 403 403'
-is 'that does not say from where' "$(status /act $ann --data "$pause")" 403
-is 'without a user' "$(post "$pause")" 401
-is 'or by GET' "$(status "/act?$pause" $ann)" 404
-is 'changes nothing' "$(sql "SELECT paused FROM pgwork.queues WHERE name = 'mail'") $(sql 'SELECT count(*) FROM pgwork.log')" 'f 0'
-is 'a POST of our page does' "$(post "$pause" $ann) $(sql "SELECT paused FROM pgwork.queues WHERE name = 'mail'")" '303 t'
-is 'and leads to where it can be seen' "$(grep -ci '^location: /queue?name=mail' "$tmp/headers")" 1
+is 'a POST of another site is refused' "$(status /act $ann -H 'Origin: http://evil.example' --data "$pause") $(status /act $ann -H "Origin: $url" -H 'Sec-Fetch-Site: cross-site' --data "$pause") $(status /act $ann -H 'Origin: null' --data "$pause")" '403 403 403'
+is 'a POST without an origin is refused' "$(status /act $ann --data "$pause")" 403
+is 'a POST without a user is refused' "$(post "$pause")" 401
+is 'a GET is no action' "$(status "/act?$pause" $ann)" 404
+is 'refused actions change nothing' "$(sql "SELECT paused FROM pgwork.queues WHERE name = 'mail'") $(sql 'SELECT count(*) FROM pgwork.log')" 'f 0'
+is 'a POST of our page acts' "$(post "$pause" $ann) $(sql "SELECT paused FROM pgwork.queues WHERE name = 'mail'")" '303 t'
+is 'an action leads to where it can be seen' "$(grep -ci '^location: /queue?name=mail' "$tmp/headers")" 1
 is 'the log has the user' "$(sql "SELECT who || ': ' || verb || ' ' || filter FROM pgwork.log")" "$(sql 'SELECT session_user') (ann): queue pause {\"queue\": \"mail\"}"
 is 'an action that does not exist' "$(post "token=$token&action=drop&queue=mail" $ann) $(post "token=$token&action=job-cancel&queue=mail" $ann)" '400 400'
 is 'a queue that does not' "$(post "token=$token&action=queue-pause&queue=none" $ann) $(grep -c 'there is no queue' "$tmp/out")" '404 1'
@@ -209,12 +209,12 @@ for action in "queue-resume&queue=mail" "queue-drain&queue=mail" "queue-resume&q
     "job-cancel&queue=mail&id=$dead" 'cron-run&schedule=nightly' 'cron-pause&schedule=nightly' 'cron-resume&schedule=nightly' 'group-unblock&queue=one&group=g'; do
     is "$action" "$(post "token=$token&action=$action" $ann)" 303
 done
-is 'each is in the log' "$(sql "SELECT string_agg(DISTINCT verb, ', ') FROM pgwork.log")" 'cron pause, cron resume, cron run, group unblock, job cancel, job redrive, job run, queue drain, queue pause, queue resume'
-is 'and each was done' "$(sql "SELECT state FROM pgwork.job WHERE id = $later") $(sql "SELECT count(*) FROM pgwork.job WHERE id = $dead AND state = 'dead'") $(sql 'SELECT count(*) FROM pgwork.ticks')" 'ready 0 1'
+is 'each action is in the log' "$(sql "SELECT string_agg(DISTINCT verb, ', ') FROM pgwork.log")" 'cron pause, cron resume, cron run, group unblock, job cancel, job redrive, job run, queue drain, queue pause, queue resume'
+is 'each action was done' "$(sql "SELECT state FROM pgwork.job WHERE id = $later") $(sql "SELECT count(*) FROM pgwork.job WHERE id = $dead AND state = 'dead'") $(sql 'SELECT count(*) FROM pgwork.ticks')" 'ready 0 1'
 sql "SELECT pgwork.enqueue_many('bulk', array_fill('{}'::jsonb, ARRAY[25])) LIMIT 1" >/dev/null
 sql "SELECT FROM pgwork.claim('{bulk}', 25, 'w') c CROSS JOIN LATERAL pgwork.fail('bulk', ARRAY[c.id], ARRAY[c.token], 'no ' || c.id, dead => true)"
 is 'dead letters of one sort are counted first' "$(status '/confirm?action=bulk-redrive&queue=bulk&state=dead&error=no%20%23' $ann) $(grep -c '<b>25</b> jobs fit now' "$tmp/out")" '200 1'
-is 'and nothing is done by that' "$(sql "SELECT count(*) FROM pgwork.job WHERE queue = 'bulk' AND state = 'dead'")" 25
+is 'the question about dead letters changes nothing' "$(sql "SELECT count(*) FROM pgwork.job WHERE queue = 'bulk' AND state = 'dead'")" 25
 is 'then redriven' "$(post "token=$token&action=bulk-redrive&queue=bulk&state=dead&error=no%20%23" $ann) $(sql "SELECT count(*) FROM pgwork.job WHERE queue = 'bulk' AND state = 'ready'")" '303 25'
 is 'with the user in the log' "$(sql "SELECT n || ' ' || verb || ' ' || (who LIKE '% (ann)') FROM pgwork.log WHERE verb = 'redrive'")" '25 redrive true'
 
@@ -252,14 +252,14 @@ status /metrics >/dev/null
 is 'metrics have the database as a label' "$(grep '^pgwork_up' "$tmp/out" | tr '\n' ' ')" 'pgwork_up{database="one"} 1 pgwork_up{database="two"} 1 pgwork_up{database="late"} 0 '
 is 'before the others' "$(grep -c -x 'pgwork_queue_jobs{database="two",queue="tenant",state="ready"} 2' "$tmp/out")" 1
 is 'each metric is described once' "$(grep '^# TYPE' "$tmp/out" | sort | uniq -d)" ''
-is 'those of one database' "$(status /db/two/metrics) $(grep '^pgwork_up' "$tmp/out")" '200 pgwork_up{database="two"} 1'
+is 'the metrics of one database' "$(status /db/two/metrics) $(grep '^pgwork_up' "$tmp/out")" '200 pgwork_up{database="two"} 1'
 is 'healthz counts those that are down' "$(status /healthz) $(cat "$tmp/out")" '503 1 of 3 databases do not answer'
-is 'or is about one' "$(status /db/two/healthz) $(status /db/late/healthz)" '200 503'
+is 'the health of one database' "$(status /db/two/healthz) $(status /db/late/healthz)" '200 503'
 press() { status "/db/$1/act" -H "Origin: $url" -H 'Sec-Fetch-Site: same-origin' --data "token=$token&action=queue-pause&queue=$2"; } # press DATABASE QUEUE
 is 'a database without a file of actions has no buttons' "$(status '/db/one/queue?name=mail') $(grep -c -e 'method="post"' -e '/confirm?' "$tmp/out")" '200 0'
 is 'another one has' "$(status '/db/two/queue?name=tenant') $(grep -c 'action="/db/two/act"' "$tmp/out" | sed 's/[1-9]/some/')" '200 some'
 token=$(sed -n 's/.*name="token" value="\([0-9a-f]*\)".*/\1/p' "$tmp/out" | head -n 1)
-is 'and acts there only' "$(press two tenant) $(press one mail) $(sql "SELECT paused FROM pgwork.queues WHERE name = 'mail'")" '303 403 f'
+is 'the buttons of a database act there only' "$(press two tenant) $(press one mail) $(sql "SELECT paused FROM pgwork.queues WHERE name = 'mail'")" '303 403 f'
 press two tenant >/dev/null
 is 'then it shows what became of it' "$(grep -ci '^location: /db/two/queue?name=tenant' "$tmp/headers") $(PGDATABASE=$two sql "SELECT paused FROM pgwork.queues")" '1 t'
 sql "CREATE DATABASE $late"
@@ -294,7 +294,7 @@ if command -v ruby >/dev/null; then
 fi
 kill -TERM "$pid"
 all_well 'TERM ends it' "$pid"
-is 'and it has said nothing else' "$(cat "$tmp/viewer.out" "$tmp/act.out")$(grep -vc serving "$tmp/act.err")" 0
+is 'the servers print nothing else' "$(cat "$tmp/viewer.out" "$tmp/act.out")$(grep -vc serving "$tmp/act.err")" 0
 for p in $jobs_of_ours; do kill "$p" 2>/dev/null || :; done
 wait
 for database in $two $late; do sql "DROP DATABASE IF EXISTS $database WITH (FORCE)" 2>/dev/null; done
