@@ -1,29 +1,30 @@
--- 0015: groups. At most group_limit jobs of a group are admitted (ready, leased, or with policy hold waiting for a
--- retry). The others wait in delayed_job with run_at infinity, at the gate of their group, where no claim sees them.
--- A finished job hands its place to the next gated job. Every other transaction that may open a gate inserts an event:
--- an enqueue, a place that no job gets, a changed limit. A claim that finds too few jobs, and each tick, process events:
--- they lock the gate, and read the events and count the admitted jobs in the next statement. So if two transactions
--- cannot see each other, no job is stranded: the event of the later one is processed afterwards. doc/groups.md
--- describes the feature.
+-- 0015: groups, see doc/groups.md. At most group_limit jobs of a group are admitted (ready, leased, or, except with
+-- policy pass, waiting for a retry). The others wait in delayed_job with run_at infinity, at the gate of their group,
+-- where no claim sees them. A finished job hands its place to the next gated job. Every other transaction after which a
+-- gate may open inserts an event: an enqueue, a place that no job gets, a changed limit. Claims that find too few jobs,
+-- and ticks, process events: they lock the gate. The next statement reads the events and counts the admitted jobs.
+-- Example: A hands on no place, because it does not see the enqueue of B, which is not committed. B does not see that
+-- a place is free. Both leave an event, and the claim that processes the later one sees the job and the free place.
 
 ALTER TABLE pgwork.queue
     ADD group_limit integer NOT NULL DEFAULT 1 CHECK (group_limit BETWEEN 1 AND 10000),
     ADD group_retry text NOT NULL DEFAULT 'hold' CHECK (group_retry IN ('hold', 'pass', 'block')),
     ADD queue_limit integer CHECK (queue_limit BETWEEN 1 AND 10000), -- of all jobs together; NULL: none
-    ADD group_terms integer NOT NULL DEFAULT 0; -- grows when a limit of the queue or of one of its groups changes
-CREATE OR REPLACE VIEW pgwork.queues AS SELECT * FROM pgwork.queue; -- with these
+    ADD group_terms integer NOT NULL DEFAULT 0; -- grows with each change of a setting of the queue's gates
+CREATE OR REPLACE VIEW pgwork.queues AS SELECT * FROM pgwork.queue; -- now with the new columns
 
--- At most n jobs are admitted in each per_ms, and burst of them at once; of a queue, each with a permit of a semaphore.
--- n = 0: no rate. A queue that has only a semaphore has the fastest rate, which no rate of an operator can be.
+-- At most n jobs are admitted per per_ms, and up to burst of them at once. n = 0: no rate. semaphore: each leased job
+-- of the queue has a permit of it. A queue with only a semaphore gets a rate that is faster than any that can be set.
 CREATE TYPE pgwork._pace AS (n integer, per_ms bigint, burst integer, semaphore integer);
 ALTER TABLE pgwork.queue
     ADD rate pgwork._pace, ADD group_rate pgwork._pace, -- of all jobs together; of each group that has none of its own
     ADD rated boolean NOT NULL DEFAULT false,           -- there is or was a rate of the queue or of one of its groups
     ADD gated boolean GENERATED ALWAYS AS (nullif(queue_limit IS NOT NULL OR (rate).n > 0, false)) STORED; -- has a gate
 
--- A job that waits to be admitted has a gate, its group, and a place in the line there: by priority, then by id. A queue
--- with a limit or a rate has a gate of its own, '', after those of the groups. A job without a group has the group '' there.
 CREATE INDEX queue_semaphore ON pgwork.queue (((rate).semaphore)) WHERE (rate).semaphore IS NOT NULL;
+-- A job that waits to be admitted has a gate, which is its group, and a place in the line there: by priority, then by
+-- id. A queue with a limit, rate or semaphore has a gate of its own, '', which jobs pass after that of their group. A
+-- job without a group has the group '' there.
 CREATE INDEX delayed_job_gate ON pgwork.delayed_job (queue, gate, place) WHERE gate IS NOT NULL;
 
 -- The settings of a group that differ from those of its queue.
@@ -34,12 +35,12 @@ CREATE TABLE pgwork.group_rule (
 );
 CREATE INDEX group_rule_held ON pgwork.group_rule (held_until) WHERE held_until IS NOT NULL;
 
--- A row for each job while it is admitted. Read newest first, because under a held snapshot a group with thousands of
--- finished jobs has as many dead tuples.
+-- A row for each job and gate while the job is admitted there. Read newest first: under a held snapshot, a group with
+-- thousands of finished jobs has as many dead tuples.
 CREATE TABLE pgwork.admitted_job (
     queue integer NOT NULL, id bigint NOT NULL, gate text NOT NULL,
     seq   bigint NOT NULL DEFAULT nextval('pgwork.position'),
-    low   bigint NOT NULL,                -- gated jobs have places after this one, unless an event says otherwise
+    low   bigint NOT NULL,                -- gated jobs have later places, except those that an event announces
     terms integer NOT NULL,               -- the queue's group_terms when it was admitted
     handed integer NOT NULL DEFAULT 0,    -- how often the place was handed on since the gate was last locked
     dead  boolean NOT NULL DEFAULT false, -- policy block: a dead letter, which stops its group
@@ -48,44 +49,44 @@ CREATE TABLE pgwork.admitted_job (
 CREATE INDEX admitted_job_gate ON pgwork.admitted_job (queue, gate, seq);
 CREATE INDEX admitted_job_dead ON pgwork.admitted_job (queue, gate) WHERE dead;
 
--- The lock of a gate.
+-- The advisory lock of a gate.
 CREATE FUNCTION pgwork._gate_lock(queue integer, gate text) RETURNS bigint LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN hashtextextended('pgwork.gate ' || gate, queue);
 
 CREATE TABLE pgwork.gate_event (
     key    bigint NOT NULL GENERATED ALWAYS AS (pgwork._gate_lock(queue, gate)) STORED,
     id     bigint NOT NULL DEFAULT nextval('pgwork.position'), queue integer NOT NULL, gate text NOT NULL,
-    place  bigint NOT NULL,           -- search after this place
-    credit bigint NOT NULL DEFAULT 0, -- how many admitted jobs have left, under these terms
+    place  bigint NOT NULL,           -- search gated jobs after this place
+    credit bigint NOT NULL DEFAULT 0, -- how many admitted jobs have left, admitted under these group_terms
     terms  integer NOT NULL DEFAULT 0, PRIMARY KEY (key, id)
 ) WITH (autovacuum_vacuum_scale_factor = 0.05);
 CREATE INDEX gate_event_id ON pgwork.gate_event (queue, id);
 
--- How far the rate of a gate has got. It is one number, tat, as in 0014_rates.sql, in nanoseconds. The row of a gate is
--- read and written under its lock. A new row replaces it and is read newest first, so that a held snapshot leaves no
--- chain of dead tuples in front of it. Unlike a take, an admission that is rolled back has taken nothing.
+-- The state of the rate of a gate: one number, tat, as in 0014_rates.sql, in nanoseconds. The row is read and written
+-- under the lock of the gate. Each change inserts a new version, and readers look for the newest first, so that a held
+-- snapshot leaves no dead tuples in front. Unlike a take, an admission that is rolled back takes nothing.
 CREATE TABLE pgwork.gate_rate (
     key   bigint NOT NULL, -- the lock of the gate
     version bigint NOT NULL DEFAULT nextval('pgwork.position'), queue integer NOT NULL, gate text NOT NULL,
     tat   bigint NOT NULL,
-    low   bigint NOT NULL, -- gated jobs lie behind this place, unless an event says otherwise; the highest: none
-    at    bigint NOT NULL, -- when to look again; without gated jobs, when the row says nothing any more
-    free  integer, terms integer NOT NULL, -- places in the limit that were left, under these group_terms; or NULL
-    short_since bigint, short_at bigint, -- of a queue that lacks permits: since when; when a claim last found too few
+    low   bigint NOT NULL, -- gated jobs have later places, except those that an event announces; maximum: none is known
+    at    bigint NOT NULL, -- when to look again; if no job is gated, when the row is obsolete
+    free  integer, terms integer NOT NULL, -- free places under the limit, as of these group_terms; NULL: not known
+    short_since bigint, short_at bigint, -- if the queue lacks permits: since when; when a claim last found too few
     waits boolean NOT NULL GENERATED ALWAYS AS (low < 9223372036854775807) STORED, PRIMARY KEY (key, version)
 ) WITH (autovacuum_vacuum_scale_factor = 0.05);
 CREATE INDEX gate_rate_at ON pgwork.gate_rate (queue, waits, at);
 
--- Where the events of a queue begin, read newest first. There is no event up to `floor`. Claims read events after
--- `recent`, the `issued` of the tick before. Older events are late commits, which a tick processes.
--- The same for the times in gate_rate, by the times of the ticks: `at`, `recent_at` and `floor_at`.
+-- Where the events of a queue begin; the newest version counts. There is no event up to position `floor`. Claims read
+-- events after `recent`, the `issued` of the tick before. Older events come from late commits, and only ticks process
+-- them. `at`, `recent_at` and `floor_at` are the same for the times in gate_rate, as times of ticks.
 CREATE TABLE pgwork.gate_mark (
     queue integer NOT NULL, version bigint NOT NULL, issued bigint NOT NULL, recent bigint NOT NULL,
     floor bigint NOT NULL, at bigint NOT NULL, recent_at bigint NOT NULL, floor_at bigint NOT NULL,
     PRIMARY KEY (queue, version)
 ) WITH (autovacuum_vacuum_scale_factor = 0.02);
 
--- The newest entry of a queue, or zeros.
+-- The newest mark of a queue, or zeros.
 CREATE FUNCTION pgwork._gate_mark(queue integer) RETURNS pgwork.gate_mark LANGUAGE sql STABLE
 RETURN coalesce((SELECT t FROM pgwork.gate_mark t WHERE t.queue = _gate_mark.queue ORDER BY t.version DESC LIMIT 1),
                 (queue, 0, 0, 0, 0, 0, 0, 0)::pgwork.gate_mark);
@@ -100,14 +101,15 @@ BEGIN
     LOCK TABLE pgwork.live_job IN ROW EXCLUSIVE MODE;
 END $$;
 
--- Requests that a gate is searched from its beginning.
+-- Inserts an event: the gate is to be searched from its beginning.
 CREATE FUNCTION pgwork._add_gate_event(queue integer, gate text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM pgwork._begin_event();
     INSERT INTO pgwork.gate_event (queue, gate, place) VALUES (queue, gate, -1);
 END $$;
 
--- Stores new jobs, some of which have to pass a gate. Returns how many can be claimed now, or may be admitted.
+-- Stores new jobs, some of which have to pass a gate. Returns the number of jobs that are ready now, plus the number of
+-- gates that may open.
 CREATE FUNCTION pgwork._store_gated(q pgwork.queue, jobs pgwork._new_job[]) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE now_is CONSTANT timestamptz := pgwork._now(); others pgwork._new_job[]; n bigint;
 BEGIN
@@ -137,7 +139,7 @@ CREATE FUNCTION pgwork._next_gate(q pgwork.queue, id bigint, grp text) RETURNS t
      ORDER BY g.gate = '' LIMIT 1
 $$;
 
--- Moves delayed jobs, or dead letters, that have to pass a gate to that gate. Returns the others.
+-- Moves those delayed jobs, or dead letters, that have to pass a gate to that gate. Returns the ids of the others.
 CREATE FUNCTION pgwork._to_gates(q pgwork.queue, ids bigint[], dead boolean) RETURNS bigint[] LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 DECLARE gone bigint[];
@@ -147,12 +149,12 @@ BEGIN
       UNION ALL SELECT FROM pgwork.dead_job d WHERE dead AND d.queue = q.id AND d.id = ANY (ids) AND d.grp IS NOT NULL;
     IF NOT FOUND THEN RETURN ids; END IF;
     PERFORM pgwork._begin_event();
-    IF q.rated THEN -- a retry takes from the rate of its group again: it gives its place up, and is the next for it
+    IF q.rated THEN -- a retry takes from the rate of its group again: it gives up its place, and is next in line
         PERFORM pgwork._leave(q.id, ARRAY(
             SELECT a.id FROM pgwork.admitted_job a LEFT JOIN pgwork.group_rule r ON r.queue = a.queue AND r.grp = a.gate
              WHERE a.queue = q.id AND a.id = ANY (ids) AND a.gate <> '' AND (coalesce(r.rate, q.group_rate)).n > 0));
     END IF;
-    WITH a AS ( -- these stopped their groups, whose events were processed meanwhile
+    WITH a AS ( -- these stopped their groups, whose events were processed without effect meanwhile
         UPDATE pgwork.admitted_job a SET dead = false WHERE a.queue = q.id AND a.id = ANY (ids) AND a.dead
         RETURNING a.gate
     ) INSERT INTO pgwork.gate_event (queue, gate, place)
@@ -181,7 +183,7 @@ BEGIN
     RETURN ARRAY(SELECT u.id FROM unnest(ids) u (id) WHERE u.id <> ALL (coalesce(gone, '{}')));
 END $$;
 
--- Frees the places of jobs that are finished or removed. (Call it after live_job was locked, see _begin_event().)
+-- Frees the places of jobs that are finished or removed. The caller has locked live_job, see _begin_event().
 CREATE FUNCTION pgwork._leave(queue integer, ids bigint[], only_gate text DEFAULT NULL) RETURNS void LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 BEGIN
@@ -194,16 +196,16 @@ BEGIN
              CASE WHEN bool_or(a.dead) THEN 0 ELSE count(*) END, a.terms FROM a GROUP BY a.gate, a.terms;
 END $$;
 
--- The same if live_job was not locked before. Does nothing if the queue has no admitted jobs.
+-- Like _leave(), but the caller has not locked live_job. Does nothing if the queue has no admitted jobs.
 CREATE FUNCTION pgwork._leave_gates(queue integer, ids bigint[]) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM pgwork._begin_event(), pgwork._leave(_leave_gates.queue, ids)
       WHERE EXISTS (SELECT FROM pgwork.admitted_job a WHERE a.queue = _leave_gates.queue);
 END $$;
 
--- The same for jobs that their holder has finished. Their places go to the next gated jobs at once, without the lock of
--- the gate: as many jobs are admitted before and after. The next job inherits `low`, a hundred times at most, so that it
--- advances. A place that no job gets leaves an event, and so does each place of a gate with a rate.
+-- Like _leave(), but the places go to the next gated jobs at once, without the lock of the gate, because the number of
+-- admitted jobs does not change. The next job inherits `low`, but only a hundred times: then _open_gates() computes it
+-- again. A place that no job gets leaves an event, and so does each place of a gate with a rate.
 CREATE FUNCTION pgwork._hand_on(queue integer, ids bigint[]) RETURNS void LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan SET jit = off AS $$
 DECLARE n bigint; now_is CONSTANT timestamptz := pgwork._now();
@@ -229,7 +231,7 @@ BEGIN
          CROSS JOIN LATERAL (
             SELECT coalesce(r.group_limit, CASE g.gate WHEN '' THEN q.queue_limit ELSE q.group_limit END) = 1 AS strict
             OFFSET 0) l
-         CROSS JOIN LATERAL ( -- strict: only the first job. Otherwise not those that others hand on now
+         CROSS JOIN LATERAL ( -- strict: only the first job. Otherwise the first ones that no other session has locked
             SELECT d.ctid AS at FROM pgwork.delayed_job d WHERE d.ctid = ANY (ARRAY(
                 SELECT w.ctid FROM pgwork.delayed_job w
                  WHERE w.queue = _hand_on.queue AND w.gate = g.gate AND w.place > e.start
@@ -264,9 +266,9 @@ BEGIN
        FROM pgwork.queue t WHERE t.id = _hand_on.queue;
 END $$;
 
--- For unfinished jobs that are dead, cancelled or delayed now. The policy of the group decides whether a job that is
--- retried keeps its place (hold, block) or not (pass), and whether a dead letter stops its group (block). No job keeps
--- its place at the gate of the queue.
+-- For jobs that fail, are cancelled or are delayed. The policy of the group decides whether a job that waits for a
+-- retry keeps its place (hold, block) or not (pass), and whether a dead letter stops its group (block). No such job
+-- keeps its place at the gate of the queue.
 CREATE FUNCTION pgwork._leave_unfinished(q pgwork.queue, ids bigint[]) RETURNS void LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 DECLARE gone record;
@@ -283,7 +285,8 @@ BEGIN
     PERFORM pgwork._hand_on(q.id, gone.free) WHERE gone.free IS NOT NULL;
 END $$;
 
--- Locks up to `most` gates that have events, in the order of their oldest event. Skips gates that others have locked.
+-- Locks up to `most` gates that have events after `start`, in the order of their oldest event. Skips gates that other
+-- transactions have locked. Returns the keys of the locks.
 CREATE FUNCTION pgwork._lock_gates(queue integer, most integer, start bigint) RETURNS bigint[] LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan SET jit = off AS $$
 DECLARE keys bigint[] := '{}'; w record; after bigint := start; size CONSTANT integer := 2 * most + 14;
@@ -302,8 +305,8 @@ BEGIN
     RETURN keys;
 END $$;
 
--- Gates at which a rate lets jobs pass by now, up to `most` that are not in `keys` and whose lock is ours now. A tick
--- also takes those whose row in gate_rate is of no use any more.
+-- Locks up to `most` more gates, not in `keys`, whose rate admits the next job by now. A tick also locks gates whose
+-- row in gate_rate is obsolete. Returns the keys of the locks.
 CREATE FUNCTION pgwork._lock_due(queue integer, keys bigint[], most integer, since bigint, tick boolean)
 RETURNS bigint[] LANGUAGE sql SET enable_seqscan = off SET enable_bitmapscan = off AS $$
     SELECT ARRAY(SELECT p.key FROM unnest(ARRAY[true] || CASE WHEN tick THEN false END) w (waits) CROSS JOIN LATERAL (
@@ -314,21 +317,22 @@ RETURNS bigint[] LANGUAGE sql SET enable_seqscan = off SET enable_bitmapscan = o
                   WHERE pg_try_advisory_xact_lock(p.key) LIMIT most)
 $$;
 
--- The weight of a job at a rate: `rate_weight` in its meta, at most the burst, so that it passes some time.
+-- The weight of a job at a rate: `rate_weight` in its meta, but at most the burst, because more would never pass.
 CREATE FUNCTION pgwork._weight(meta jsonb, burst integer) RETURNS bigint LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN CASE WHEN jsonb_typeof(meta -> 'rate_weight') = 'number'
             THEN least(greatest(ceil((meta -> 'rate_weight')::numeric), 1), burst)::bigint ELSE 1 END;
 
--- A gate with a rate: what that allows now, and what its row says. burst, fit: NULL, if it has none any more.
+-- A gate with a rate: what the rate allows now, and its row in gate_rate (was, at). fit: the weight that may pass now.
+-- burst and fit are NULL if the rate was removed.
 CREATE TYPE pgwork._rate_now AS (gate text, now_ns bigint, step bigint, burst integer, tat bigint, fit bigint,
     low bigint, free bigint, terms integer, was pgwork.gate_rate, at tid);
 
--- Of these gates, which are locked by us, those that have a rate, or had one.
+-- Returns those of the gates that have or had a rate. This transaction has locked all of them.
 CREATE FUNCTION pgwork._rates_now(q pgwork.queue, keys bigint[]) RETURNS pgwork._rate_now[] LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 DECLARE now_ns bigint;
 BEGIN
-    PERFORM pgwork._begin_event(); -- before the time that will be written, see _tick_gates()
+    PERFORM pgwork._begin_event(); -- before it reads the time that it will write, see _tick_gates()
     now_ns := pgwork._now_ns();
     RETURN ARRAY(
         SELECT (g.gate, now_ns, s.step, g.burst, s.tat, (now_ns + s.step * g.burst - s.tat) / s.step,
@@ -339,7 +343,7 @@ BEGIN
          CROSS JOIN LATERAL (
                SELECT o.gate, c.* FROM (SELECT coalesce((p.was).gate, (
                           SELECT e.gate FROM pgwork.gate_event e WHERE e.key = k ORDER BY e.id DESC LIMIT 1),
-                          CASE k WHEN pgwork._gate_lock(q.id, '') THEN '' END) AS gate) o -- its events may be gone
+                          CASE k WHEN pgwork._gate_lock(q.id, '') THEN '' END) AS gate) o -- if its events are gone
                  LEFT JOIN pgwork.group_rule r ON r.queue = q.id AND r.grp = o.gate
                 CROSS JOIN LATERAL (
                       SELECT (CASE o.gate WHEN '' THEN q.rate ELSE coalesce(r.rate, q.group_rate) END).*) c OFFSET 0) g
@@ -349,15 +353,17 @@ BEGIN
          WHERE s.step IS NOT NULL OR p.at IS NOT NULL);
 END $$;
 
--- The jobs that have passed a gate with a rate: n of them, together of the weight `taken`, none behind the place
--- `last`. The limit had room for `room`.
+-- Which jobs have passed a gate with a rate: n jobs with the total weight `taken`, the last at the place `last`.
+-- Before, the limit had room for `room` jobs. shut: the group is held, or stopped by a dead letter.
 CREATE TYPE pgwork._rate_passed AS (gate text, room bigint, shut boolean, n bigint, taken bigint, last bigint);
 
--- Processes the events of gates that this transaction has locked, and admits jobs. n: how many are ready now.
--- `tick`: this transaction ends at once, so it may lock rows of admitted jobs, for which their holders must wait.
--- If the settings have changed since `q` was read, it does nothing, and done is false: the next claim or tick does it.
--- rates: of those of these gates that have one. most: so many may pass each of them; of a group one at least.
--- permits: the numbers of those that were taken for jobs that pass the gate of the queue; NULL: they need none.
+-- Processes the events of gates that this transaction has locked, and admits jobs. It does nothing, and done is false,
+-- if the settings have changed since `q` was read: the next claim or tick processes the events.
+--   tick     this transaction ends at once. So it may lock rows of admitted jobs, although their holders wait for it.
+--   rates    the state of the gates that have a rate
+--   most     how many jobs may pass each gate with a rate; at least one passes that of a group
+--   permits  the permits that were taken for jobs that pass the gate of the queue; NULL: these need no permits
+--   n        how many jobs became ready
 CREATE FUNCTION pgwork._open_gates(q pgwork.queue, keys bigint[], floor bigint, tick boolean, rates pgwork._rate_now[],
     most bigint, permits bigint[], OUT n bigint, OUT passed pgwork._rate_passed[], OUT done boolean)
 LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET jit = off
@@ -373,7 +379,7 @@ BEGIN
                    SELECT v.ctid FROM pgwork.gate_event v WHERE v.key = k AND v.id > floor FOR UPDATE SKIP LOCKED) v
                     WHERE EXISTS (SELECT FROM u)))
         RETURNING e.gate, e.place, e.credit, e.terms
-    ), g AS MATERIALIZED ( -- freed: all events are about jobs that have left, so no admitted jobs have to be counted
+    ), g AS MATERIALIZED ( -- freed: not NULL if all events are of jobs that have left: then nothing has to be counted
         SELECT e.*, t.free, t.terms, t.burst, t.fit, coalesce(r.group_limit,
                    CASE e.gate WHEN '' THEN coalesce(q.queue_limit, 10000) ELSE q.group_limit END) AS most,
                r.held_until > now_is IS TRUE OR EXISTS (SELECT FROM pgwork.admitted_job a
@@ -404,7 +410,7 @@ BEGIN
     ), l AS MATERIALIZED (
         SELECT c.*, l.at = c.at IS TRUE AS locked FROM c LEFT JOIN LATERAL (
                SELECT d.ctid AS at FROM pgwork.delayed_job d WHERE d.ctid = c.at FOR UPDATE SKIP LOCKED) l ON true
-    ), f AS MATERIALIZED ( -- none after a job that another session is cancelling
+    ), f AS MATERIALIZED ( -- free: it may pass, because no job in front is locked, such as by a cancel, or too heavy
         SELECT l.*, sum(l.weight) OVER o AS taken,
                bool_and(l.locked) OVER o AND (sum(l.weight) OVER o > l.fit) IS NOT TRUE AS free
           FROM l WINDOW o AS (PARTITION BY l.gate ORDER BY l.place)
@@ -416,7 +422,7 @@ BEGIN
                                      key, error, tags, payload, body, grp, expires_at, meta)
         SELECT now_is, d.created_at, d.queue, 2 * d.priority + 1, d.attempt, d.max_attempts, d.lease_ms, d.id, d.id, d.kind,
                d.key, d.error, d.tags, d.payload, d.body, d.grp, d.expires_at, d.meta FROM d ORDER BY d.place
-    ), next AS ( -- to the gate of the queue, after the jobs that wait there: so groups take turns
+    ), next AS ( -- to the gate of the queue, behind the jobs that wait there, so that groups take turns
         UPDATE pgwork.delayed_job d SET gate = '', place = pgwork._place(d.priority, nextval('pgwork.position'))
          WHERE d.ctid = ANY (ARRAY(SELECT f.at FROM f WHERE f.free AND f.gate <> '' AND q.gated))
         RETURNING d.id, d.priority, d.grp, d.place
@@ -431,7 +437,7 @@ BEGIN
           FROM (SELECT a.id, a.seq, permits[row_number() OVER ()] AS number FROM a
                  WHERE a.gate = '' AND permits <> '{}') a
          WHERE p.semaphore = (q.rate).semaphore AND p.slot = (a.number & 16383)::integer
-    ), high AS MATERIALIZED ( -- full now, and a job may wait before the place where the next search begins
+    ), high AS MATERIALIZED ( -- the gate is full, and a job may wait in front of `low`, where the next search begins
         SELECT r.gate, r.start, a.ctid AS at
           FROM (SELECT r.gate, r.start FROM vacancy r WHERE r.n = 0 AND NOT r.shut AND r.fit IS NULL UNION ALL
                 SELECT c.gate, max(c.place) FROM c WHERE c.others GROUP BY c.gate, c.n HAVING count(*) = c.n) r
@@ -456,8 +462,8 @@ BEGIN
           EXISTS (SELECT FROM u) INTO n, passed, done;
 END $$;
 
--- Writes down how far the rates have got, which job is the next at each gate, and when: now, if only `most` stopped it.
--- short: whether a claim found too few permits for the jobs of the queue; it is to look again in 100 ms. NULL: a tick.
+-- Stores the state of the rates, which job is next at each gate, and when it may pass: now, if only `most` stopped it.
+-- short: a claim found too few permits for the jobs of the queue, and is to be repeated in 100 ms. NULL: a tick.
 CREATE FUNCTION pgwork._note_rates(q pgwork.queue, rates pgwork._rate_now[], passed pgwork._rate_passed[],
     short boolean) RETURNS void LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
@@ -472,7 +478,7 @@ BEGIN
           LEFT JOIN LATERAL (
                 SELECT d.place, pgwork._weight(d.meta, t.burst) AS weight FROM pgwork.delayed_job d
                  WHERE d.queue = q.id AND d.gate = t.gate AND d.place > p.last ORDER BY d.place LIMIT 1) w ON true
-    ), n AS MATERIALIZED ( -- full: who makes room leaves an event
+    ), n AS MATERIALIZED ( -- full: no time is needed, because the transaction that makes room inserts an event
         SELECT w.*, CASE WHEN w.weight IS NULL THEN w.tat WHEN w.full THEN 9223372036854775807
                          ELSE greatest(w.now_ns + CASE WHEN w.lacks THEN 100000000 ELSE 0 END,
                                        w.tat + (w.weight - w.burst) * w.step) END AS next,
@@ -493,7 +499,7 @@ BEGIN
          AND (n.weight IS NOT NULL OR n.next > n.now_ns);
 END $$;
 
--- Queues that wait for permits of a semaphore. One that has not looked for a second is passed over.
+-- Queues that wait for permits of a semaphore, except those whose last claim is more than a second ago.
 CREATE FUNCTION pgwork._permit_line(semaphore integer)
 RETURNS TABLE (id integer, name text, notify boolean, since bigint) LANGUAGE plpgsql STABLE
 SET enable_seqscan = off SET enable_bitmapscan = off AS $$
@@ -505,7 +511,7 @@ BEGIN
         AND abs(p.short_at - pgwork._now_ns()) < 1000000000; -- also if the clock was set back
 END $$;
 
--- Lets the first of them look now: a permit may be free.
+-- Lets the queue that has waited longest claim now, because a permit may be free.
 CREATE FUNCTION pgwork._call_line(semaphore integer) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE first record;
 BEGIN
@@ -515,8 +521,8 @@ BEGIN
     PERFORM pgwork._wake(first.name, 1) WHERE first.notify;
 END $$;
 
--- Takes permits for jobs at the gate of the queue, up to `most`, and leaves one for each queue that has waited longer.
--- The gate is locked. Never waits for long: a claim must not wait for a semaphore that is being resized.
+-- Takes up to `most` permits for jobs at the gate of the queue, and leaves one for each queue that has waited longer.
+-- The caller has locked that gate. It does not wait for a semaphore that is being resized: then it takes none.
 CREATE FUNCTION pgwork._permits_for_jobs(q pgwork.queue, most bigint, OUT numbers bigint[], OUT short boolean)
 LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 DECLARE
@@ -548,10 +554,10 @@ BEGIN
     short := cardinality(numbers) < asked;
 END $$;
 
--- Takes up events of up to `most` gates of a queue, behind `start`, and looks at gates whose rate lets jobs pass,
--- behind the time `since`. How many jobs became ready. Jobs that pass a rate start at once: as many as a claim wants,
--- and one at a tick if none is ready, for workers that find enough in other queues. A tick takes no permits: a ready
--- job that nobody claims would keep one from others.
+-- Processes events after `start` of up to `most` gates of a queue, and opens gates whose rate admits jobs, if that time
+-- is after `since`. Returns how many jobs became ready. A claim lets as many jobs pass a rate as it wants. A tick lets
+-- one pass if none is ready, for workers that find enough jobs in other queues. A tick takes no permits: a ready job
+-- that no worker claims would keep its permit from other queues.
 CREATE FUNCTION pgwork._take_up(q pgwork.queue, most integer, start bigint, floor bigint, since bigint, tick boolean)
 RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
@@ -571,7 +577,7 @@ BEGIN
         END IF;
         o := pgwork._open_gates(q, keys, floor, tick, rates, greatest(wanted - n, 0), permits);
         n := n + o.n;
-        IF cardinality(permits) > o.n THEN -- no job needs the others
+        IF cardinality(permits) > o.n THEN -- releases permits that no job needs
             UPDATE pgwork.permit p SET number = NULL, nonce = NULL FROM unnest(permits) u
              WHERE p.semaphore = (q.rate).semaphore AND p.slot = (u & 16383)::integer AND p.seq IS NULL;
         END IF;
@@ -589,19 +595,19 @@ BEGIN
                                         AND j.pos > r.start AND j.pos <= r.stop LIMIT 1) j);
 END $$;
 
--- In how many ms a rate lets the first job pass that waits for nothing else; NULL: none waits so.
+-- In how many ms a rate of the queue admits the next job; NULL: no job waits only for a rate.
 CREATE FUNCTION pgwork._rate_wait(queue integer, since bigint) RETURNS bigint LANGUAGE sql STABLE
 SET enable_seqscan = off SET enable_bitmapscan = off AS $$
     SELECT greatest(1, ceil((p.at - pgwork._now_ns()) / 1e6))::bigint FROM pgwork.gate_rate p
      WHERE p.queue = _rate_wait.queue AND p.waits AND p.at > since AND p.at < 9223372036854775807 ORDER BY p.at LIMIT 1
 $$;
 
--- For a claim that has found too few jobs: up to `most` may be claimed now. Returns how many; or a negative number, if
--- a rate lets the next one pass in so many ms.
+-- For a claim that has found too few jobs and wants up to `most` more. Returns how many became ready, or, negative, in
+-- how many ms a rate admits the next one.
 CREATE FUNCTION pgwork._admit(its_name text, most integer) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE r record; n bigint;
 BEGIN
-    -- Not by _gate_mark(): its call would be a fifth of an empty claim, which idle workers repeat.
+    -- Does not call _gate_mark(), which would cost a fifth of an empty claim. Idle workers repeat empty claims.
     SELECT t AS q, coalesce(m.recent, 0) AS recent, coalesce(m.floor, 0) AS floor, coalesce(m.recent_at, 0) AS since
       INTO r FROM pgwork.queue t
       LEFT JOIN LATERAL (SELECT m.recent, m.floor, m.recent_at FROM pgwork.gate_mark m
@@ -611,7 +617,7 @@ BEGIN
     IF NOT FOUND OR current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
         RETURN 0;
     END IF;
-    IF ((r.q).rate).semaphore IS NOT NULL THEN -- ticks leave all its events and times to claims
+    IF ((r.q).rate).semaphore IS NOT NULL THEN -- claims also process old events and times, because ticks do not
         SELECT m.floor, m.floor_at INTO r.recent, r.since FROM pgwork._gate_mark((r.q).id) m;
     END IF;
     n := pgwork._take_up(r.q, most, r.recent, r.floor, r.since, false);
@@ -619,7 +625,7 @@ BEGIN
     RETURN n;
 END $$;
 
--- A row of a claim that holds no job: in ms a rate lets a job pass, so the claim is to be repeated at lease_until.
+-- A row of a claim that contains no job: a rate admits the next job in `ms`, so the worker claims again at lease_until.
 CREATE FUNCTION pgwork._gated_row(queue text, ms bigint) RETURNS pgwork.claimed_batch LANGUAGE plpgsql AS $$
 DECLARE c pgwork.claimed_batch;
 BEGIN
@@ -636,8 +642,8 @@ SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
      WHERE t.rated AND NOT t.paused AND (queues IS NULL OR t.name = ANY (queues))
 $$;
 
--- Moves ready jobs that were enqueued before their queue got a limit to its gate. Moves whole rows, of several jobs. If
--- each needs a permit, moves all ready jobs: a requeued job that nobody claims would keep its permit from others.
+-- Moves ready jobs from before their queue got a limit to its gate. A batch row moves as a whole. In a queue with a
+-- semaphore all ready jobs move: a requeued job that no worker claims would keep its permit from others.
 CREATE FUNCTION pgwork._gate_backlog(q pgwork.queue, batch integer) RETURNS void LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 DECLARE at tid[]; ids bigint[]; m CONSTANT pgwork.mark := pgwork._mark(q.id);
@@ -663,7 +669,7 @@ BEGIN
     PERFORM pgwork._leave(q.id, ids, '') WHERE (q.rate).semaphore IS NOT NULL;
 END $$;
 
--- The clock was set back: times in gate_rate can lie far ahead, and the marks with them.
+-- For a clock that was set back: times in gate_rate and in the marks can lie far in the future.
 CREATE FUNCTION pgwork._gates_afresh(queue integer) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM pgwork._begin_event();
@@ -672,9 +678,9 @@ BEGIN
     SELECT p.queue, p.gate, p.low FROM pgwork.gate_rate p WHERE p.queue = _gates_afresh.queue AND p.waits;
 END $$;
 
--- The part of a tick for groups: processes events, also late commits, which claims do not see; ends holds;
--- opens groups whose dead letter is gone; and moves the marks of events. A time in gate_rate is later than the beginning
--- of its writer. So times up to the tick before last are of slow transactions, or were processed.
+-- The part of a pass for groups. It ends holds of groups, frees places of dead letters that were deleted, processes
+-- events, also of late commits, which claims skip, and moves the marks of events. A time in gate_rate is later than the
+-- beginning of its writer. So times up to the tick before last belong to slow transactions, or were processed.
 CREATE FUNCTION pgwork._tick_gates(most integer) RETURNS bigint LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
 DECLARE
@@ -727,7 +733,8 @@ CREATE FUNCTION pgwork._check_group(grp text) RETURNS void LANGUAGE sql
 RETURN pgwork._refuse_unless(octet_length(grp) BETWEEN 1 AND 255 AND grp !~ '[[:cntrl:]]', 'grp', grp,
                              '1 to 255 bytes without control characters');
 
--- The groups of a queue after a name: those with waiting or admitted jobs, or with a rule. Skips through the indexes.
+-- The groups of a queue after a name: those with gated or admitted jobs, or with settings of their own. Reads one index
+-- entry per group.
 CREATE FUNCTION pgwork._groups(queue integer, after_grp text, at_most bigint) RETURNS SETOF text LANGUAGE plpgsql STABLE
 SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
 BEGIN
@@ -742,7 +749,7 @@ BEGIN
     END LOOP;
 END $$;
 
--- Look at the gate of a group from its beginning, or at those of all.
+-- Inserts an event for the gate of a group, or of all groups, so that it is searched from its beginning.
 CREATE FUNCTION pgwork._look_at_groups(queue integer, grp text) RETURNS void LANGUAGE sql AS $$
     INSERT INTO pgwork.gate_event (queue, gate, place)
     SELECT _look_at_groups.queue, g, -1 FROM pgwork._groups(_look_at_groups.queue, '', NULL) g
@@ -784,15 +791,15 @@ BEGIN
     IF NOT FOUND THEN PERFORM pgwork._queue(queue); END IF;
 END $$;
 
--- The pace of a queue with these, and its rate without a semaphore, see above.
+-- The pace of a queue with this rate and semaphore; and back: the pace if it has a rate that an operator has set.
 CREATE FUNCTION pgwork._queue_pace(n integer, per_ms bigint, burst integer, semaphore integer) RETURNS pgwork._pace
 LANGUAGE sql IMMUTABLE RETURN CASE WHEN n IS NOT NULL THEN (n, per_ms, coalesce(burst, n), semaphore)::pgwork._pace
     WHEN semaphore IS NOT NULL THEN (1000000, 1, 1000000, semaphore)::pgwork._pace END;
 CREATE FUNCTION pgwork._only_rate(pace pgwork._pace) RETURNS pgwork._pace LANGUAGE sql IMMUTABLE
 RETURN CASE WHEN (pace).n <= 1000 * (pace).per_ms THEN pace END;
 
--- Limits how many jobs of these queues together are leased: each has a permit of the semaphore. A permit is free again
--- when the row of its job in admitted_job is gone: so no call that finishes jobs has to release it. NULL: no semaphore.
+-- Each leased job of the queue has a permit of the semaphore, which can limit several queues. NULL: no semaphore. The
+-- permit is free when the row of the job in admitted_job is deleted, so calls that finish jobs need not release it.
 CREATE FUNCTION pgwork.queue_semaphore(queue text, semaphore text) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE q pgwork.queue := pgwork._queue(queue); s pgwork.semaphore;
@@ -808,7 +815,7 @@ BEGIN
     IF NOT FOUND THEN PERFORM pgwork._queue(queue); END IF;
 END $$;
 
--- At most n jobs of the queue are admitted in each per_ms, and burst of them at once; n NULL: no rate.
+-- At most n jobs of the queue are admitted per per_ms, and up to burst of them at once. n NULL: no rate.
 CREATE FUNCTION pgwork.queue_rate(queue text, n integer, per_ms bigint DEFAULT 1000, burst integer DEFAULT NULL)
 RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
@@ -821,7 +828,7 @@ BEGIN
     IF NOT FOUND THEN PERFORM pgwork._queue(queue); END IF;
 END $$;
 
--- The same for a group; without grp for each group of the queue that has no rate of its own.
+-- The rate of a group, or with grp NULL that of each group of the queue without a rate of its own.
 CREATE FUNCTION pgwork.group_rate(queue text, grp text, n integer, per_ms bigint DEFAULT 1000,
     burst integer DEFAULT NULL) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
@@ -853,7 +860,7 @@ BEGIN
     DELETE FROM pgwork.group_rule r WHERE r.queue = q.id AND r.grp = group_reset.grp;
 END $$;
 
--- Admits no job of the group until for_ms have passed, or if NULL until another call. Admitted jobs continue.
+-- No job of the group is admitted for for_ms, or, if it is NULL, until group_unblock(). Admitted jobs continue.
 CREATE FUNCTION pgwork.group_hold(queue text, grp text, for_ms bigint DEFAULT NULL) RETURNS timestamptz
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -867,8 +874,8 @@ BEGIN
     RETURN until;
 END $$;
 
--- Ends all that stops the group: its hold, and the place of a job that waits for a retry or of a dead letter. The job
--- itself stays where it is. A job that waits for a retry goes to the gate when its time has come.
+-- Ends the hold of a group, and frees the places of jobs that wait for a retry and of dead letters. These jobs stay
+-- where they are. A job that waits for a retry goes to the gate when it is due.
 CREATE FUNCTION pgwork.group_unblock(queue text, grp text) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 DECLARE q pgwork.queue := pgwork._queue(queue); ids bigint[];
@@ -900,7 +907,7 @@ BEGIN
     RETURN gone.n;
 END $$;
 
--- When the rate of a gate lets the next job pass; NULL: none waits for that.
+-- When the rate of a gate admits the next job; NULL: no job waits for the rate.
 CREATE FUNCTION pgwork._next_at(queue integer, gate text) RETURNS timestamptz LANGUAGE sql STABLE
 SET enable_seqscan = off SET enable_bitmapscan = off AS $$
     SELECT CASE WHEN p.waits AND p.at < 9223372036854775807 THEN to_timestamp(p.at / 1e9) END
@@ -908,8 +915,8 @@ SET enable_seqscan = off SET enable_bitmapscan = off AS $$
      ORDER BY p.version DESC LIMIT 1
 $$;
 
--- Groups after after_grp, with counts of up to 1,000. blocked_by: the job that keeps its place while it waits for a
--- retry (hold), or the dead letter (block).
+-- Groups after after_grp. Counts stop at 1,000. blocked_by: the job that keeps its place while it waits for a retry, or
+-- the dead letter that stops the group (block).
 CREATE TYPE pgwork.group_state AS (grp text, gated bigint, admitted bigint, leased bigint, group_limit integer,
     group_retry text, held_until timestamptz, blocked_by bigint, next_id bigint, next_since timestamptz,
     rate_n integer, rate_per_ms bigint, rate_burst integer, next_at timestamptz);
