@@ -1,22 +1,21 @@
--- 0010: counting semaphores: at any instant at most the given number of permits is held, each under a lease.
+-- 0010: counting semaphores. At any time at most the given number of permits is held, each under a lease.
 --
--- A permit is a row, so that sessions do not wait for a common counter. A grant is one or more
--- permits under one token (number, then nonce, as for jobs). The low bits of the number are the
--- slot of its first permit.
+-- A permit is a row, so that sessions do not wait for a common counter. A grant is one or more permits under one token
+-- (number, then nonce, as for jobs). The low bits of the number are the slot of its first permit.
 --
 -- Four advisory locks per semaphore:
---   gate   shared by sessions that take, extend or release permits, until their transaction ends. Exclusive for a
---          session that changes the number of permits. So no session works with a number that is changing.
---          All waits for it are limited.
---   count  exclusive, for grants while more permits are held than exist (after a resize down). Only then held
---          permits are counted, by one session at a time, which keeps the lock if it gets permits.
---   turn   exclusive, held by the waiter at the head of the queue. The others wait for it, in the order of the server.
---          A session that does not wait gets permits only while no session holds the turn. So requests for one permit
---          cannot starve a request for many, and only one session polls. The key is computed from the name, so that the
---          turn can be released after the semaphore was dropped.
---   past   shared by sessions that took or released permits while no session held the turn, until their transaction ends:
---          a session that comes to the head meanwhile does not see the change, and is not notified. Taken exclusively for
---          an instant, to find out whether there are such sessions.
+--   gate   Shared by sessions that take, extend or release permits, until their transactions end. Exclusive for a
+--          session that changes the number of permits. So no session uses a number that is changing. Each wait for this
+--          lock has a limit.
+--   count  Exclusive for grants while more permits are held than exist (after a resize down). Only then are held
+--          permits counted, by one session at a time. That session keeps the lock if it gets permits.
+--   turn   Exclusive for the waiter at the head of the queue. The other waiters wait for the lock, in the order of the
+--          server. A session that does not wait gets permits only while no session holds the turn. So requests for one
+--          permit cannot starve a request for many, and only one session polls. The key is computed from the name, so
+--          that the turn can be released after the semaphore was dropped.
+--   past   Shared by sessions that took or released permits while no session held the turn, until their transactions
+--          end. A session that reaches the head meanwhile does not see their changes, and is not notified. It takes
+--          this lock exclusively for an instant, to find out whether there are such sessions.
 
 CREATE SEQUENCE pgwork.semaphore_grant AS bigint MAXVALUE 562949953421311; -- 2^49: number = grant * 2^14 + slot
 
@@ -27,9 +26,8 @@ CREATE TABLE pgwork.semaphore (
     created_at timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 
--- Free if nonce IS NULL, if the lease has ended, or if the permit belongs to a session that has
--- ended, or to a job that has left the gate of its queue (0015_groups.sql). Only the key is indexed,
--- so taking and releasing are HOT updates.
+-- A permit is free if nonce IS NULL, if its lease or its session has ended, or if its job has left the gate of its queue
+-- (0015_groups.sql). Only the primary key is indexed, so taking and releasing are HOT updates.
 CREATE TABLE pgwork.permit (
     number      bigint,
     nonce       bigint,
@@ -38,9 +36,9 @@ CREATE TABLE pgwork.permit (
     semaphore   integer NOT NULL,
     slot        integer NOT NULL,
     size        integer,            -- permits of the grant
-    session     integer,            -- pid, if the grant ends with the session at the latest
+    session     integer,            -- pid, if the grant ends with the session
     holder      text,
-    queue       integer,            -- if a job has it, or had it last: the row of admitted_job
+    queue       integer,            -- queue, job, seq: the row of admitted_job of the job that has it, or had it last
     job         bigint,
     seq         bigint,
     PRIMARY KEY (semaphore, slot)
@@ -63,12 +61,11 @@ END $$;
 CREATE FUNCTION pgwork._turn_key(name text) RETURNS bigint
 LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN hashtextextended('pgwork.sema.turn:' || name, 0);
 
--- Whether another session holds the turn. One expression, so that no interruption can leave the lock behind.
+-- Whether another session holds the turn. One expression, so that an interrupt cannot leave the shared lock behind.
 CREATE FUNCTION pgwork._turn_held(name text) RETURNS boolean
 LANGUAGE sql RETURN CASE WHEN pg_try_advisory_lock_shared(pgwork._turn_key(name)) THEN NOT pg_advisory_unlock_shared(pgwork._turn_key(name)) ELSE true END;
 
--- The lock that shows that the session of a grant is alive. A reused process id cannot fake it, and
--- every role can see it.
+-- The lock that shows that the session of a grant is alive. A pid can be reused. Every role can see locks.
 CREATE FUNCTION pgwork._grant_key(number bigint) RETURNS bigint
 LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN hashtextextended('pgwork.sema.grant:' || number::text, 0);
 
@@ -77,8 +74,8 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT EXISTS (SELECT FROM pgwork._advisory(pgwork._grant_key(number)) a WHERE a.granted)
 $$;
 
--- Releases the lock of a lost grant: a long session would collect many of them. Keeps the lock of a
--- held grant, because the token may be wrong, or belong to another semaphore.
+-- Releases this session's lock of a lost grant, because a long session would collect many of them. Keeps the lock of a
+-- grant that is held: the token may be wrong, or belong to another semaphore.
 CREATE FUNCTION pgwork._grant_forget(token uuid) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -90,7 +87,7 @@ BEGIN
     END IF;
 END $$;
 
--- Whether the job that has a permit is still admitted.
+-- Whether the job that took the permit is still admitted.
 CREATE FUNCTION pgwork._is_admitted(p pgwork.permit) RETURNS boolean
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 BEGIN
@@ -98,8 +95,8 @@ BEGIN
                     WHERE a.queue = p.queue AND a.id = p.job AND a.gate = '' AND a.seq = p.seq);
 END $$;
 
--- The numbers of grants whose sessions have ended, or whose jobs have finished. They are final, and
--- numbers are not reused: a permit that another session takes meanwhile has a new number.
+-- The numbers of grants whose sessions have ended, or whose jobs are no longer admitted. Such a grant stays dead, and
+-- numbers are not reused. If another session takes the permit meanwhile, the permit has a new number.
 CREATE FUNCTION pgwork._grants_dead(semaphore integer) RETURNS bigint[]
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -110,7 +107,7 @@ BEGIN
                                  SELECT a.key FROM pgwork._advisory() a WHERE a.granted) END);
 END $$;
 
--- Frees permits of sessions that have ended. The caller has shut the gate, so no session takes one meanwhile.
+-- Frees the permits of dead grants. The caller holds the gate exclusively, so no session takes one meanwhile.
 CREATE FUNCTION pgwork._permits_of_the_dead(semaphore integer) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
@@ -121,7 +118,7 @@ BEGIN
      WHERE p.semaphore = _permits_of_the_dead.semaphore AND p.number = ANY (dead);
 END $$;
 
--- Reports the holder of a lock that was not obtained.
+-- Raises an error that names the holder of a lock that was not obtained.
 CREATE FUNCTION pgwork._gate_fault(s pgwork.semaphore, what text, key bigint) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -131,8 +128,8 @@ BEGIN
         USING ERRCODE = 'PW006', HINT = 'try again when that transaction has ended: see pg_stat_activity and pg_prepared_xacts';
 END $$;
 
--- Exclusive. An open transaction can hold it for long, and sessions that come later queue behind this one. Permits
--- would then end because they cannot be extended. So waits are short, with pauses in which the others pass.
+-- Takes the gate exclusively. An open transaction can hold it for long, and later sessions queue behind this one. Then
+-- permits would end because they cannot be extended. So each wait is short, and between two waits others can pass.
 CREATE FUNCTION pgwork._gate_shut(s pgwork.semaphore) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = 0 AS $$
 BEGIN
@@ -148,9 +145,9 @@ BEGIN
     PERFORM pgwork._gate_fault(s, 'is in use by open transactions', pgwork._lock('sema.gate', s.id));
 END $$;
 
--- Shared, for sessions that take, extend or release permits. The gate is usually shut for a moment only. But its holder
--- may keep a transaction open, and permits would end while their holders wait here. The same applies to sema.past, which
--- the session at the head of the queue takes exclusively for an instant.
+-- Takes the gate shared, for sessions that take, extend or release permits. The gate is usually shut for a moment only.
+-- But its holder may keep its transaction open, and permits would end while their holders wait here. So does sema.past,
+-- which the session at the head of the queue takes exclusively for an instant.
 CREATE FUNCTION pgwork._gate_wait(s pgwork.semaphore, gate text, fault text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '1s' AS $$
 BEGIN
@@ -159,13 +156,13 @@ EXCEPTION WHEN lock_not_available THEN
     PERFORM pgwork._gate_fault(s, fault, pgwork._lock(gate, s.id));
 END $$;
 
--- The same, if usually no session is in the way.
+-- The same, but first without waiting: usually the gate is open.
 CREATE FUNCTION pgwork._gate_pass(s pgwork.semaphore) RETURNS void
 LANGUAGE sql RETURN CASE WHEN NOT pg_try_advisory_xact_lock_shared(pgwork._lock('sema.gate', s.id)) THEN
     pgwork._gate_wait(s, 'sema.gate', 'is being resized or dropped by an open transaction') END;
 
--- Locks up to n free permits for this transaction, including those of ended sessions. Skips those that others are taking.
--- had: not those that a job (true), or no job (false), had last.
+-- Locks up to n free permits for this transaction, including those of dead grants. Skips those that others are taking.
+-- had: skip permits whose last holder was a job (true), or was not a job (false); NULL: none.
 CREATE FUNCTION pgwork._permits_available(semaphore integer, permits integer, n integer, dead bigint[], had boolean)
 RETURNS integer[]
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off AS $$
@@ -178,8 +175,9 @@ BEGIN
                   ORDER BY p.slot LIMIT n FOR NO KEY UPDATE SKIP LOCKED);
 END $$;
 
--- The same for several permits: all n or none. Waits for a moment for permits that others are taking, in the order of slots and
--- with nothing locked before, so there is no deadlock. Skips those of a transaction that stays open. NULL: too few without these.
+-- The same for several permits: all n or none. First waits a moment for permits that others are taking. It locks in the
+-- order of slots, and holds no other permit, so there is no deadlock. Then it skips those of a transaction that stays
+-- open. NULL: too few without these.
 CREATE FUNCTION pgwork._permits_together(semaphore integer, permits integer, n integer, dead bigint[], had boolean)
 RETURNS integer[]
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off SET lock_timeout = '100ms' AS $$
@@ -217,8 +215,8 @@ RETURNS integer[] LANGUAGE sql
 RETURN CASE n WHEN 1 THEN pgwork._permits_available(semaphore, permits, n, dead, had)
               ELSE pgwork._permits_together(semaphore, permits, n, dead, had) END;
 
--- The number of permits. The caller holds the gate, so it does not change meanwhile. An older
--- snapshot may not see a resize: locking the row fails then (40001).
+-- The semaphore with its current number of permits. The caller holds the gate, so the number does not change meanwhile.
+-- An older snapshot may not see a resize: then the lock of the row fails (40001).
 CREATE FUNCTION pgwork._semaphore_now(semaphore integer) RETURNS pgwork.semaphore
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -232,9 +230,9 @@ BEGIN
     RETURN s;
 END $$;
 
--- The same while more permits are held than exist (permits in excess). Only a count shows what is free, and
--- no session may take any meanwhile. So one session counts at a time. It keeps this lock until its
--- transaction ends only if it gets permits. An extension may be in progress: its row is locked, and counts.
+-- Like _permits_free(), but while more permits are held than exist. Only a count shows what is free, and no other
+-- session may take permits meanwhile. So one session counts at a time. It keeps the lock until its transaction ends only
+-- if it gets permits. A permit that is being extended has a locked row, and counts as held.
 CREATE FUNCTION pgwork._permits_counted(semaphore integer, permits integer, n integer, had boolean, OUT slots integer[],
     OUT dead bigint[])
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '100ms' AS $$
@@ -266,8 +264,9 @@ EXCEPTION WHEN raise_exception OR lock_not_available THEN -- nothing is locked n
     slots := NULL;
 END $$;
 
--- Takes n permits or none. The caller holds the gate. next_ms: when the first held permit ends. job: for a job, which
--- _open_gates() writes down. If both jobs and a session wait, a permit goes to the one kind and to the other by turns.
+-- Takes n permits or none. The caller holds the gate. next_ms: when to try again, at the latest when the first held
+-- permit ends. job: for a job, whose id _open_gates() adds. While both jobs and sessions wait, a permit goes to them
+-- alternately.
 CREATE FUNCTION pgwork._permits_take(was pgwork.semaphore, n integer, ttl_ms bigint, holder text, session boolean,
     job boolean DEFAULT false, OUT token uuid, OUT until timestamptz, OUT next_ms bigint)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -279,7 +278,7 @@ DECLARE
     had boolean;
     dead bigint[] := '{}';
     fresh bigint;
-    noise text := gen_random_uuid()::text; -- 122 random bits; its fixed ones are in the middle
+    noise text := gen_random_uuid()::text; -- 122 random bits; the fixed bits are in the middle
     salt bigint := ('x' || left(noise, 8) || right(noise, 8))::bit(64)::bigint;
     ends timestamptz;
 BEGIN
@@ -321,7 +320,7 @@ BEGIN
                    AND (x.nonce IS NULL OR x.until <= clock_timestamp() OR x.number = ANY (dead))
                    FOR UPDATE SKIP LOCKED));
         END IF;
-        IF session THEN -- last, because it stays if the rest fails. No session sees the grant before the commit
+        IF session THEN -- last, because the lock would stay if the rest failed. The grant is not visible before the commit
             PERFORM pgwork._gate_fault(s, 'is locked by another program', pgwork._grant_key(fresh))
               WHERE NOT pg_try_advisory_lock_shared(pgwork._grant_key(fresh));
         END IF;
@@ -332,7 +331,7 @@ BEGIN
                      CASE WHEN count(p.seq) > 0 THEN 100 END) INTO next_ms -- the end of a job notifies no session
           FROM pgwork.permit p
          WHERE p.semaphore = s.id AND p.nonce IS NOT NULL AND p.until > clock_timestamp();
-        IF slots IS NULL OR next_ms IS NULL THEN -- an open transaction has them, and its end is not known
+        IF slots IS NULL OR next_ms IS NULL THEN -- an open transaction has the permits, and its end is not known
             next_ms := least(next_ms, 500);
         END IF;
         next_ms := greatest(next_ms, 1);
@@ -362,13 +361,13 @@ BEGIN
     END IF;
     PERFORM pgwork._gate_wait(s, 'sema.past', 'is locked by another program');
     IF pgwork._turn_held(s.name) THEN
-        RETURN; -- another session came to the head before: it would not see this one, and not be notified
+        RETURN; -- another session reached the head before: it would not see this grant, and would not be notified
     END IF;
     PERFORM pgwork._gate_pass(s);
     SELECT t.* INTO token, until, next_ms FROM pgwork._permits_take(s, n, ttl_ms, holder, session) t;
 END $$;
 
--- How long this session may stay idle before the server ends it. NULL: restore the old value.
+-- Sets how long this session may stay idle before the server ends it. NULL: restores the old value.
 CREATE FUNCTION pgwork._patience(ms bigint) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -386,17 +385,16 @@ BEGIN
     PERFORM set_config('idle_session_timeout', ms::text, false);
 END $$;
 
--- The turn is released when the permits are taken, not at commit, so that the next waiter does not
--- wait for the disk. The rows are locked until the commit. A session that is suspended at the head
--- would keep the turn, and block all others, until it continues. patience_ms limits that. Sessions
--- that hold sema.past end soon, or keep their transaction open. So the head tries again soon.
+-- Releases the turn when the permits are taken, not at commit, so that the next waiter does not wait for the disk. The
+-- rows stay locked until the commit. A client that is suspended at the head would block all others: patience_ms limits
+-- that. A transaction that holds sema.past usually ends soon. So the head repeats its attempt after some milliseconds.
 CREATE FUNCTION pgwork.sema_wait(name text, n integer, ttl_ms bigint, holder text, session boolean, wait_ms bigint, turn boolean,
     patience_ms bigint DEFAULT NULL, OUT token uuid, OUT until timestamptz, OUT next_ms bigint)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = 0 AS $$
 DECLARE
     s pgwork.semaphore;
     key bigint := pgwork._turn_key(name);
-    held boolean; -- whether this session has the turn. The server knows: a ROLLBACK would undo a setting, but not the lock
+    held boolean; -- whether this session has the turn, by pg_locks: a ROLLBACK would undo a setting, not the lock
     unseen boolean;
 BEGIN
     s := pgwork._semaphore(name);
@@ -446,7 +444,7 @@ BEGIN
     RETURN pgwork._unlock_if_held(pgwork._turn_key(name));
 END $$;
 
--- The permits of a token, locked in the order of slots. NULL: they are free, or belong to another grant.
+-- Locks the permits of a token in the order of slots. NULL: they are free, or belong to another grant.
 CREATE FUNCTION pgwork._permits_of(semaphore integer, token uuid) RETURNS integer[]
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 #variable_conflict use_column
@@ -471,7 +469,7 @@ BEGIN
     RETURN NULL;
 END $$;
 
--- The semaphore of a token. If it was dropped, its grants are lost.
+-- The semaphore of a token. If it was dropped, its grants are lost: releases the lock of this one, and fails.
 CREATE FUNCTION pgwork._semaphore_of(name text, token uuid) RETURNS pgwork.semaphore
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -509,8 +507,8 @@ BEGIN
     RETURN ends;
 END $$;
 
--- Notifies the waiter at the head of the queue at commit. Checks twice: a session that comes to the head
--- before this one holds sema.past is notified. One that comes later sees that sema.past is held.
+-- Notifies the waiter at the head of the queue at commit. Checks twice: a session that reaches the head before this one
+-- holds sema.past is notified. A session that reaches it later sees that sema.past is held.
 CREATE FUNCTION pgwork._sema_wake(s pgwork.semaphore) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -573,7 +571,7 @@ DECLARE
 BEGIN
     PERFORM pgwork._refuse_unless(octet_length(name) BETWEEN 1 AND 255, 'name', name, '1 to 255 bytes');
     PERFORM pgwork._sema_check_permits(permits);
-    LOOP -- until it exists: it may be dropped meanwhile
+    LOOP -- until the semaphore exists: another session may drop it meanwhile
         -- Reads first, because an INSERT that conflicts uses up an id, and every process calls this when it starts.
         SELECT * INTO s FROM pgwork.semaphore t WHERE t.name = sema_create.name;
         EXIT WHEN FOUND;
@@ -659,7 +657,8 @@ $$;
 
 -- ---- locks of other programs ----
 
--- Any role that can connect can take an advisory lock. Lists sessions that hold or await one of our keys and have none of our roles.
+-- Lists sessions that hold or await an advisory lock with one of our keys, and have none of our roles. Any role that
+-- can connect can take such a lock.
 CREATE FUNCTION pgwork.foreign_locks(OUT pid integer, OUT username name, OUT granted boolean, OUT what text, OUT key bigint)
 RETURNS SETOF record
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -695,8 +694,8 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
         OR NOT l.gate AND EXISTS (SELECT FROM pgwork._gates() g WHERE g.base = l.key & -8)
 $$;
 
--- Takes a lock until the end of the transaction. Does not wait for a session without our roles:
--- returns true then, too. False: another transaction of ours still holds it after a second.
+-- Takes an advisory lock until the end of the transaction. False: after a second a session with one of our roles still
+-- holds it. If a session without our roles holds it, returns true without the lock.
 CREATE FUNCTION pgwork._in_turn(key bigint) RETURNS boolean
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '1s' AS $$
 BEGIN
