@@ -26,8 +26,8 @@ CREATE TABLE pgwork.semaphore (
     created_at timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 
--- A permit is free if nonce IS NULL, if its lease or its session has ended, or if its job has left the gate of its queue
--- (0015_groups.sql). Only the primary key is indexed, so taking and releasing are HOT updates.
+-- A permit is free if nonce IS NULL, if its lease or its session has ended, or if its job has left the gate of its
+-- queue (0015_groups.sql). Only the primary key is indexed, so taking and releasing are HOT updates.
 CREATE TABLE pgwork.permit (
     number      bigint,
     nonce       bigint,
@@ -231,8 +231,8 @@ BEGIN
 END $$;
 
 -- Like _permits_free(), but while more permits are held than exist. Only a count shows what is free, and no other
--- session may take permits meanwhile. So one session counts at a time. It keeps the lock until its transaction ends only
--- if it gets permits. A permit that is being extended has a locked row, and counts as held.
+-- session may take permits meanwhile. So one session counts at a time. It keeps the lock until its transaction ends
+-- only if it gets permits. A permit that is being extended has a locked row, and counts as held.
 CREATE FUNCTION pgwork._permits_counted(semaphore integer, permits integer, n integer, had boolean, OUT slots integer[],
     OUT dead bigint[])
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '100ms' AS $$
@@ -320,7 +320,7 @@ BEGIN
                    AND (x.nonce IS NULL OR x.until <= clock_timestamp() OR x.number = ANY (dead))
                    FOR UPDATE SKIP LOCKED));
         END IF;
-        IF session THEN -- last, because the lock would stay if the rest failed. The grant is not visible before the commit
+        IF session THEN -- last: the lock would stay if the rest failed. The grant is not visible before the commit
             PERFORM pgwork._gate_fault(s, 'is locked by another program', pgwork._grant_key(fresh))
               WHERE NOT pg_try_advisory_lock_shared(pgwork._grant_key(fresh));
         END IF;

@@ -1,24 +1,28 @@
 /* SPDX-License-Identifier: PostgreSQL
  *
- * check_rate.c: rates. Any window of W has at most burst + W / step takes. When a take happened is
- * known only as within from .. to, so each window counts as long as it may have been: a violation
- * is one at whatever times the takes were. Windows in which the server's clock was set, or a rate
- * was changed, prove nothing.
+ * check_rate.c: rates. In any window of length W there are at most burst + W / step takes. The
+ * history shows only that a take happened between two times, from and to. So the checker takes each
+ * window as long as it can have been, and reports a violation only if it is one for all possible
+ * times of the takes. It skips windows in which the server's clock was set or the rate was changed.
  *
- * Of gates: jobs pass one under its lock, which is held to the end of the transaction. So the time
- * is between the commit before and the own one. Of takes outside jobs: between call and answer.
+ * Jobs pass a gate under its lock, which is held until the transaction ends. So a job passed after
+ * the commit of the transaction before, and before that of its own transaction. A take outside jobs
+ * happened between its call and its answer.
  */
 #include "check.h"
 #include <stdlib.h>
 
-enum { DOUBT = 50000 /* how wrong two times of commits may be to each other */, TAKES = 400 };
+enum {
+    DOUBT = 50000, /* how much the times of two commits may be wrong relative to each other */
+    TAKES = 400
+};
 
 bool pace_same(const pace *p, const int64_t rate[3])
 {
     return p->n == rate[0] && p->per_ms == rate[1] && p->burst == rate[2];
 }
 
-/* In nanoseconds, as the server counts; 0: no rate. */
+/* The time that one take costs, in nanoseconds and rounded as in the server. 0: no rate. */
 static int64_t step(const pace *p)
 {
     return p->n > 0 ? (p->per_ms * 1000000 + p->n - 1) / p->n : 0;
@@ -37,7 +41,7 @@ void pace_set(pace *p, const int64_t rate[3], int64_t t)
     if (t + pace_span(p) > p->full) p->full = t + pace_span(p);
 }
 
-/* The burst is used up at most now, and comes back in its time. */
+/* Takes `weight`: moves the time at which the burst is full again, at the latest. */
 static void use(pace *p, int64_t weight, int64_t to)
 {
     const int64_t most = to + pace_span(p);
@@ -45,7 +49,9 @@ static void use(pace *p, int64_t weight, int64_t to)
     if (p->full > most) p->full = most;
 }
 
-/* A transaction of from .. to passes the gate: does a window begin with it, the strictest? */
+/* A transaction between from and to passes the gate. Keeps it as the beginning of windows if these
+ * allow less than those from earlier beginnings.
+ */
 static void begin_window(const check *c, pace *p, int64_t from, int64_t to)
 {
     const int64_t before = p->last;
@@ -80,7 +86,7 @@ static int by_answer(const void *x, const void *y)
     return a->o->t < b->o->t ? -1 : a->o->t > b->o->t;
 }
 
-/* The windows that begin with this call, as far as the next TAKES answers. */
+/* Checks the windows that begin with this call, up to the next TAKES answers. */
 static void check_windows(check *c, const request *first, const request *const *takes, size_t n)
 {
     const pace p = {.n = TAKEN_N, .per_ms = 1000, .burst = TAKEN_BURST(first->i->a[0])};
@@ -107,7 +113,7 @@ void check_takes(check *c)
             takes[n++] = &c->calls[i];
     qsort(takes, n, sizeof(*takes), by_answer);
     for (size_t i = 0; i < n; i++) {
-        size_t from = i; /* who was called later has perhaps been answered before */
+        size_t from = i; /* an earlier answer may belong to a later call */
         while (from > 0 && takes[from - 1]->o->t >= takes[i]->i->t) from--;
         check_windows(c, takes[i], takes + from, n - from);
     }

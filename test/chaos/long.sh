@@ -1,21 +1,21 @@
 #!/bin/sh
-# long.sh: runs of chaos.sh with one seed after another, until so many calls are checked and each class of faults has
-# fired so often. The account is a file outside the tree: a line for each valid run. So a stop loses one run at most, and
-# the same command continues. A run that is invalid, or that fails, ends it with that status; its history is kept beside
-# the account. Runs that are UNKNOWN count, since no rule was broken in them.
-# OPERATIONS (10000000), FIRINGS (1000, of each class), SECONDS_EACH (600), SEED (the first one: 1), RUNS (no more than
-# so many now), STATE (the account; required).
+# long.sh: runs chaos.sh with one seed after another, until OPERATIONS calls are checked and each class of faults has
+# fired FIRINGS times. STATE is a file outside the tree with a line for each run in which no rule was broken, also if its
+# verdict is UNKNOWN. After an interruption the same command continues there. A run that is invalid or fails ends the
+# script with its exit status. Its log, and the history of an invalid run, are kept beside STATE.
+# Variables: STATE (required), OPERATIONS (10000000), FIRINGS (1000), SECONDS_EACH (of a run: 600), SEED (of the first
+# run: 1), RUNS (at most so many runs in this call: 1000000).
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 cd "$here/../.."
-: "${STATE:?is the file for the account, outside the tree}" "${OPERATIONS:=10000000}" "${FIRINGS:=1000}"
+: "${STATE:?must name a file outside the tree, for the results}" "${OPERATIONS:=10000000}" "${FIRINGS:=1000}"
 : "${SECONDS_EACH:=600}" "${SEED:=1}" "${RUNS:=1000000}"
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 trap 'exit 130' INT TERM HUP
 touch "$STATE"
 
-# "seed 1 calls 276175 kill_process 12 ...", from what chaos-check has printed
+# Prints "seed 1 calls 276175 kill_process 12 ...", from the output of chaos-check. "-CLASS 0": it is not available.
 account() {
     awk -v seed="$1" '/; checked [0-9]+ calls in / { calls = $0; sub(/.*; checked /, "", calls); sub(/ .*/, "", calls) }
         calls && $2 ~ /^[0-9]+$/ && /^  [a-z_0-9]+ / { line = line " " $1 " " $2 }
@@ -23,7 +23,7 @@ account() {
         END { if (!calls) exit 1; print "seed", seed, "calls", calls line }' "$log"
 }
 
-# The sums, as a table. Fails while something is missing.
+# Prints the sums over all runs as a table. Fails while a goal is not reached.
 total() {
     awk -v operations="$OPERATIONS" -v firings="$FIRINGS" '
         { runs++
@@ -55,5 +55,5 @@ until total >/dev/null || [ "$RUNS" -le 0 ]; do
 done
 code=0
 total || code=$?
-[ $code = 0 ] || echo 'not all of it yet: the same command continues'
+[ $code = 0 ] || echo 'long: the goals are not reached yet: the same command continues'
 exit $code

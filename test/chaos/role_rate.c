@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: PostgreSQL
  *
- * role_rate.c: rates. A producer of jobs for the queues that have one: many at a time and then
- * none, so that the burst fills up and is used up; fewer on average than the rates allow. And those
- * who take from rates outside jobs, some of them in transactions that are rolled back. Rates of
- * chaos.sh: of q10, of q11 and each of its groups, and t0 and t1.
+ * role_rate.c: rates. One role enqueues jobs into the queues that have a rate: many at a time and
+ * then none, so that the burst is used up and refills, but fewer on average than the rates allow.
+ * The other role takes from named rates, sometimes in transactions that it rolls back. chaos.sh
+ * sets the rates: of q10, of q11 and each of its groups, and the named rates t0 and t1.
  */
 #include "role.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static int made; /* numbers given out */
+static int made; /* the last number of a job */
 
-/* Some are heavier than the burst, which is 6. */
+/* The weight of a job. Some jobs are heavier than the burst, which is 6. */
 static int weight(void)
 {
     return draw(4) ? 1 : draw(3) ? 2 + draw(2) : 4 + draw(6);
 }
 
-/* A list with one item more: a word before a number, or the word alone (NULL). */
+/* Appends an item to a list: word, number and after. Without a word: NULL. */
 static void list(char *into, const char *word, int number, const char *after)
 {
     const char *comma = *into ? "," : "";
@@ -109,7 +109,7 @@ void role_taker(void)
             hist(call, 'i', OP_tak, which, n);
             hist(call, 'o', OP_tak, outcome(pgw_rate_take(h, which ? "t1" : "t0", &o, NULL)));
         }
-        nap_ms(draw(15) ? draw(80) : draw(4000)); /* a pause, in which the burst fills up */
+        nap_ms(draw(15) ? draw(80) : draw(4000)); /* the long pause lets the burst refill */
     }
     pgw_close(h);
 }
