@@ -3,8 +3,8 @@
 # the pages of the dashboard over --backlog jobs while a snapshot is held: time of a page, and server time for it
 # Of the jobs, a fifth each is ready in batch rows, ready in single rows, delayed, and done. 14 % are dead letters, and
 # 6 % wait in groups. Then, behind the snapshot, workers claim some jobs and complete most of these. Each page is requested
-# 20 times. The server time is the sum of the durations that the server logs for the statements of a page. The overview
-# runs at most one doctor in ten seconds; /metrics reads all its figures each time.
+# 20 times. The server time is the sum of the durations that the server logs for the statements of a page. The doctor
+# runs for the overview at most every ten seconds, and for each request of /metrics.
 if ! command -v pgwork-ui >/dev/null || ! command -v curl >/dev/null || [ ! -r "${WITH_PG_DIR:-}/log" ]; then
     left_out 'ui: it needs pgwork-ui, curl, and the log of a private server'
     return 0

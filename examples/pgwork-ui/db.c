@@ -13,7 +13,7 @@
 #define DB_CONNECT_S "3"
 #define DB_ACT_MS    "30000"
 #define DB_DOWN_MS \
-    1000 /* until one that is down is asked again; more if that takes long, see db_went_down() */
+    1000 /* at least, before a database that is down is tried again; see db_went_down() */
 #define DB_EXAMINE_MS \
     10000 /* how old findings may be; more if they take long: a 20th of the time at most */
 
@@ -103,16 +103,15 @@ int db_prepare(db *d, const cli *c, bool act, const char *act_file)
 
 /* -- sessions ------------------------------------------------------------------------------- */
 
-/* A question begins. A page asks several: one that finds no server is not to wait for it each time.
- */
+/* Begins a call. A page makes several calls: only the first one waits for a server that is down. */
 static bool db_is_down(db *d)
 {
     d->asked_ms = text_tick_ms();
     return d->asked_ms < d->down_ms;
 }
 
-/* To find out took some time. One that does not answer has a tenth of the time, the others the
- * rest.
+/* Sets when the database is tried again. A database that does not answer gets at most a tenth of
+ * the time: the next try comes after nine times as long as this one took.
  */
 static void db_went_down(db *d)
 {

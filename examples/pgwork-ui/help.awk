@@ -1,11 +1,12 @@
 # help.awk: turns doc/troubleshooting.md into C, as an array of lines of HTML, for the page /help of the dashboard.
 #   LC_ALL=C awk -f examples/pgwork-ui/help.awk doc/troubleshooting.md > build/generated/ui_help.inc
-# It knows headings, paragraphs, lists, `code`, **bold** and links. The heading "## x y" has the id x-y. Links to other pages become their text.
+# It supports headings, paragraphs, lists, `code`, **bold** and links. The heading "## x y" gets the id x-y. A link to
+# another page becomes its text and the name of the page.
 
 function literal(line) {
     gsub(/\\/, "&&", line)
     gsub(/"/, "\\\\&", line)
-    gsub(/\?/, "\\\\&", line)       # no trigraph can come of it, whatever follows
+    gsub(/\?/, "\\\\&", line)       # so that no trigraph can arise
     print "    \"" line "\\n\","
 }
 function plain(s,   link, text, target) {

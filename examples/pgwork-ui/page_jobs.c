@@ -132,7 +132,7 @@ static void jobs_rows(req *r, const PGresult *res)
     html_table_end(&r->out);
     if (shown == 0)
         html(&r->out, "<p class=\"empty\">%s</p>",
-             rows ? "No match among these 2,000 jobs." : "There are no such jobs.");
+             rows ? "None of these 2,000 jobs matches." : "There are no such jobs.");
     if (shown == UI_ROWS || (rows && shown < rows)) jobs_next(r, after);
 }
 
@@ -158,9 +158,9 @@ static void jobs_actions(req *r)
 }
 
 /* clang-format off */
-/* $1: behind this id; then the filters in their order */
+/* $1: jobs with a greater id; then the filters in their order */
 static const char jobs_list[] = "SELECT " JOB_COLUMNS " FROM job_list($2, $3, NULL, NULL, $1::bigint, 50) j";
-/* of a few leases among millions of ready jobs, and of a state that no job of the queue has */
+/* job_list() would read millions of ready jobs to find a few leased ones, or all jobs if none is gated or delayed. */
 static const char jobs_leased[] = "SELECT " JOB_COLUMNS " FROM leased_list($2, $1::bigint, 50) j WHERE j.state = $3";
 static const char jobs_gates[] =
     "SELECT " JOB_COLUMNS " FROM depth($2, 1, true) d CROSS JOIN LATERAL job_list($2, $3, NULL, NULL, $1::bigint, 50) j "
@@ -170,7 +170,7 @@ static const char jobs_search[] =
     "'tag', $5::text, 'key', $6::text, 'group', $7::text, 'holder', $8::text, 'error', $9::text)), $1::bigint, 50, 2000) j";
 /* clang-format on */
 
-/* How a list is asked for: all have the same parameters. */
+/* The statement for a list. All of them have the same parameters. */
 static const char *jobs_sql(const req *r, bool searches)
 {
     const char *state = req_query(r, "state");

@@ -19,7 +19,7 @@
     "sum(m.failed + m.dead) AS failed, coalesce(max(m.wait_p95_ms), 0) AS wait, coalesce(max(m.run_p95_ms), 0) AS run " \
     "FROM minutes m WHERE m.at > now() - interval '1 hour' AND " which " GROUP BY 1) m)"
 
-/* Queues with their doors, counts up to @p most, and minutes; @p which: a query on the view queues. */
+/* Queues with pauses and holds, counts up to @p most, and minutes; @p which: a query on the view queues. */
 #define QUEUES(most, which) \
     "SELECT q.name, d.ready, d.leased, d.delayed, d.gated, d.dead, d.oldest_ms, coalesce(h.paused, q.paused), q.draining, " \
     UI_US("h.until") ", h.reason, q.queue_limit, (SELECT l.semaphore FROM queue_limits(q.name) l), " \
@@ -27,7 +27,7 @@
     "CROSS JOIN LATERAL depth(q.name, " most ", true) d LEFT JOIN LATERAL queue_holds(q.name) h ON true "
 enum { Q_NAME, Q_READY, Q_LEASED, Q_DELAYED, Q_GATED, Q_DEAD, Q_OLDEST, Q_PAUSED, Q_DRAINING, Q_UNTIL, Q_REASON, Q_LIMIT, Q_SEMAPHORE, Q_MINUTES };
 
-/* $1: behind this name; $2: so many; $3: with this in their names */
+/* Queues whose name is greater than $1 and contains $3; at most $2 */
 #define SOME_QUEUES \
     QUEUES("100", "SELECT * FROM queues t WHERE t.name > $1 AND strpos(lower(t.name), lower($3)) > 0 ORDER BY t.name LIMIT $2::integer")
 /* clang-format on */
@@ -240,7 +240,7 @@ void page_overview(req *r)
 
 /* -- databases ------------------------------------------------------------------------------ */
 
-/* What the doctor says first. */
+/* Its worst finding. */
 static void database_finding(req *r, const db *d)
 {
     static const char *const words[] = {"good", "note", "bad"};
@@ -296,7 +296,8 @@ void page_databases(req *r)
         database_depth(r, d);
     }
     html_table_end(b);
-    html(b, "<p class=\"note\">Of the first 100 queues by name, up to 100 jobs each.</p>");
+    html(b, "<p class=\"note\">Counts include the first 100 queues by name, and up to 100 jobs of "
+            "each state per queue.</p>");
     page_end(r);
 }
 
@@ -321,7 +322,8 @@ void page_queues(req *r)
             queue_rows(r, res, rows);
         else
             html(b, "<p class=\"empty\">There are no such queues.</p>");
-        html(b, "<p class=\"note\">Counts end at 100. The page of a queue counts up to 1,000.</p>");
+        html(b,
+             "<p class=\"note\">Counts stop at 100. The page of a queue counts up to 1,000.</p>");
         if (PQntuples(res) > QUEUES_PAGE) {
             html(b, "<p><a rel=\"next\" href=\"%s/queues?part=%u&amp;after=%u\">Next page</a></p>",
                  r->prefix, part, cell(res, rows - 1, Q_NAME));
@@ -404,7 +406,7 @@ static void queue_notes(req *r, const PGresult *res)
     if (cell(res, 0, Q_SEMAPHORE))
         html(b,
              "<p class=\"note\">Semaphore: each leased job has a permit of <bdi>%s</bdi>. The "
-             "others are gated.</p>",
+             "other jobs are gated.</p>",
              cell(res, 0, Q_SEMAPHORE));
 }
 

@@ -96,7 +96,7 @@ int64_t req_id(const req *r, const char *name)
 
 /* -- answers -------------------------------------------------------------------------------- */
 
-/* The databases that it is about: one, or all. */
+/* The databases that the request is about: one, or all. */
 static db *serve_dbs(const req *r, size_t *count)
 {
     *count = r->d ? 1 : r->u->dbs_count;
@@ -118,7 +118,7 @@ static void serve_metrics(req *r)
     r->type = "text/plain; version=0.0.4; charset=utf-8";
 }
 
-/* Anybody may ask, so it names none. */
+/* Needs no credentials, so the answer names no database. */
 static void serve_health(req *r)
 {
     size_t count, down = 0;
@@ -161,7 +161,7 @@ static void serve_page(req *r)
     }
     for (size_t i = 0; r->d && i < sizeof serve_pages / sizeof *serve_pages; i++) {
         if (strcmp(r->path, serve_pages[i].path) != 0) continue;
-        PGresult *res = db_ask(r->d, now, 0, NULL); /* an error is met again by the page */
+        PGresult *res = db_ask(r->d, now, 0, NULL); /* the page will report an error */
         r->now_us = res ? cell_int(res, 0, 0) : text_now_us();
         PQclear(res);
         serve_pages[i].page(r);
@@ -237,7 +237,7 @@ static enum MHD_Result serve_send(struct MHD_Connection *connection, req *r)
     return queued;
 }
 
-/* "/db/NAME/queues" is the page "/queues" of that database. */
+/* With several databases, "/db/NAME/queues" is the page "/queues" of the database NAME. */
 static void serve_choose(req *r)
 {
     static const char start[] = "/db/";

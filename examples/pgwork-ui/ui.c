@@ -107,7 +107,7 @@ static int ui_check_prefix(ui *u)
 
 /* -- databases ------------------------------------------------------------------------------ */
 
-/* The name of the file without its folder and its ending is that of the database. */
+/* Names the database after its file, without folder and ending. */
 static int ui_name(const ui *u, db *d, const char *file)
 {
     static const char allowed[] =
@@ -117,7 +117,7 @@ static int ui_name(const ui *u, db *d, const char *file)
     size_t n = dot ? (size_t)(dot - base) : strlen(base);
     if (n == 0 || n >= sizeof d->name || *base == '.' || strspn(base, allowed) < n)
         return cli_fail(CLI_USAGE, "rename the file, or make a link to it",
-                        "ui: the file \"%s\" names its database in addresses: allowed are up to 63 "
+                        "ui: the name of the file \"%s\" is part of addresses: allowed are up to 63 "
                         "letters, digits, \"-\", \"_\" and \".\"",
                         file);
     memcpy(d->name, base, n);
@@ -138,25 +138,27 @@ static const db *ui_find(const ui *u, const char *name, size_t size)
     return NULL;
 }
 
-/* With several databases each file of actions begins with the name of its database: "NAME=FILE". */
+/* With several databases, each argument of --act-dsn-file is "NAME=FILE": the name of a database
+ * and the file with its connection string for actions.
+ */
 static int ui_check_act_files(const ui *u)
 {
     if (u->act_files.count && !u->act)
         return cli_fail(CLI_USAGE, NULL, "ui: --act-dsn-file needs --act");
     if (u->dbs_count == 1 && u->act_files.count > 1)
-        return cli_fail(CLI_USAGE, NULL, "ui: one database has one --act-dsn-file");
+        return cli_fail(CLI_USAGE, NULL, "ui: one database has one --act-dsn-file at most");
     for (size_t i = 0; u->dbs_count > 1 && i < u->act_files.count; i++) {
         const char *word = u->act_files.at[i], *equals = strchr(word, '=');
         if (!equals || !ui_find(u, word, (size_t)(equals - word)))
             return cli_fail(CLI_USAGE, NULL,
-                            "ui: --act-dsn-file is \"%s\": with several databases allowed is "
-                            "NAME=FILE, and NAME is that of a file of -d without its ending",
+                            "ui: --act-dsn-file is \"%s\": with several databases, allowed is "
+                            "NAME=FILE, where NAME is that of a file of -d without its ending",
                             word);
     }
     return CLI_DONE;
 }
 
-/* The file of actions of a database, or NULL. */
+/* The file with the connection string for actions on a database, or NULL. */
 static const char *ui_act_file(const ui *u, const db *d)
 {
     size_t n = strlen(d->name);
@@ -265,8 +267,8 @@ int cmd_ui(cli *c, int argc, char **argv)
             "letters, schedules, workers, locks; also /metrics and /healthz. It connects as a\n"
             "member of pgwork_viewer and changes nothing, except with --act.",
         .more = "Without --token-file and --proxy-header it listens on this machine only.\n"
-                "With several -d, the pages of the database of NAME.dsn begin with /db/NAME. Then\n"
-                "--act-dsn-file says by this name which databases have buttons.",
+                "With several -d, addresses of the database of NAME.dsn begin with /db/NAME, and\n"
+                "an --act-dsn-file names its database, and databases without one have no buttons.",
     };
     args a;
     int code = opts_parse(&u.c, &a, &use, opts, argc, argv);

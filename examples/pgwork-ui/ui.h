@@ -12,8 +12,8 @@
 #include "html.h"
 
 #define UI_STATEMENT_MS 2000  /* longest statement of a page */
-#define UI_COUNT        1000  /* counts of one queue end here */
-#define UI_COUNT_SOME   100   /* of each of several queues: a depth costs as much as it counts */
+#define UI_COUNT        1000  /* counts on the page of one queue stop here */
+#define UI_COUNT_SOME   100   /* counts in lists of queues: a count costs time for each job */
 #define UI_ROWS         50    /* jobs on a page */
 #define UI_SHOWN        65536 /* bytes of a payload that are shown */
 
@@ -32,8 +32,8 @@ typedef struct ui ui;
 typedef struct db db;
 typedef struct req {
     ui *u;
-    db *d;              /* whose pages these are; NULL: of none, the addresses of all have a name */
-    const char *prefix; /* what the addresses of these pages begin with */
+    db *d;              /* the database of the page; NULL: the page is about all databases */
+    const char *prefix; /* how addresses of pages of this database begin */
     char *path;         /* behind the prefix; decoded */
     fields query;       /* of the address */
     fields form;        /* of a POST */
@@ -62,8 +62,8 @@ typedef struct finding {
 } finding;
 
 struct db {
-    char name[64];  /* in the address; "": it is the only one */
-    char *prefix;   /* of its pages */
+    char name[64];  /* in addresses; "": it is the only database */
+    char *prefix;   /* how addresses of its pages begin */
     pgw_conf *conf; /* for h */
     char *conninfo; /* read only, with limits */
     char *act_info; /* of actions; NULL: there are none */
@@ -73,10 +73,10 @@ struct db {
     char error[700]; /* why the last question has no answer */
     finding *findings;
     size_t findings_count;
-    /* on the clock that is never set */
-    int64_t asked_ms;   /* when a question began */
-    int64_t down_ms;    /* it is down, and not to be asked before */
-    int64_t examine_ms; /* when to look again */
+    /* times of the monotonic clock */
+    int64_t asked_ms;   /* when the last call began */
+    int64_t down_ms;    /* if it is down, when to try again */
+    int64_t examine_ms; /* when the doctor may run again */
 };
 
 /** Reads connection strings. CLI_DONE, or an exit code after a message. @p act_file: of actions;
@@ -84,7 +84,7 @@ struct db {
 int db_prepare(db *d, const cli *c, bool act, const char *act_file);
 /** The handle for reading; NULL: see d->error. */
 pgw *db_handle(db *d);
-/** After a call of d->h: false for an error, which then is in d->error. */
+/** Checks the status of a call with d->h. False for an error, which is then in d->error. */
 bool db_ok(db *d, pgw_status st);
 /** Rows of a query on views of the schema; NULL: see d->error. */
 PGresult *db_ask(db *d, const char *sql, int n, const char *const *values);
@@ -107,8 +107,8 @@ int64_t cell_time(const PGresult *res, int row, int column); /* of microseconds;
 struct ui {
     cli c;
     db *dbs;
-    size_t dbs_count;          /* 1: its pages have no name in their addresses */
-    wordlist files, act_files; /* of -d and --act-dsn-file */
+    size_t dbs_count;          /* 1: addresses do not contain a name */
+    wordlist files, act_files; /* arguments of -d and --act-dsn-file */
     const char *listen, *prefix, *token_file, *proxy_header;
     bool act, payloads;
     char token[33]; /* of our forms */
@@ -138,7 +138,7 @@ int serve(ui *u);
 
 /* -- pages ---------------------------------------------------------------------------------- */
 
-/** True if its pages have buttons. */
+/** True if the pages of its database have buttons. */
 bool page_acts(const req *r);
 void page_begin(req *r, const char *title, const char *at); /* at: "queues", of the navigation */
 void page_end(req *r);
@@ -160,7 +160,7 @@ void page_queue_link(req *r, const char *queue);
 void page_job_link(req *r, const char *queue, int64_t id);
 void page_state(req *r, const char *state);
 
-void page_databases(req *r); /* the first one, if there are several */
+void page_databases(req *r); /* the first page, if there are several databases */
 void page_overview(req *r);
 void page_queues(req *r);
 void page_queue(req *r);
@@ -174,7 +174,7 @@ void page_locks(req *r);
 void page_tables(req *r);
 void page_log(req *r);
 void page_help(req *r);
-/** A link to what to do about a check of the doctor. */
+/** Writes a link to the section of the page /help about a check of the doctor. */
 void page_check_link(buf *b, const db *d, const char *check);
 void page_findings(req *r);                       /* of the doctor */
 void page_dead_errors(req *r, const char *queue); /* a table */
