@@ -117,7 +117,7 @@ static int ui_name(const ui *u, db *d, const char *file)
     size_t n = dot ? (size_t)(dot - base) : strlen(base);
     if (n == 0 || n >= sizeof d->name || *base == '.' || strspn(base, allowed) < n)
         return cli_fail(CLI_USAGE, "rename the file, or make a link to it",
-                        "ui: the name of the file \"%s\" is part of addresses: allowed are up to 63 "
+                        "ui: the name of file \"%s\" is part of addresses: allowed are up to 63 "
                         "letters, digits, \"-\", \"_\" and \".\"",
                         file);
     memcpy(d->name, base, n);
@@ -267,8 +267,8 @@ int cmd_ui(cli *c, int argc, char **argv)
             "letters, schedules, workers, locks; also /metrics and /healthz. It connects as a\n"
             "member of pgwork_viewer and changes nothing, except with --act.",
         .more = "Without --token-file and --proxy-header it listens on this machine only.\n"
-                "With several -d, addresses of the database of NAME.dsn begin with /db/NAME, and\n"
-                "an --act-dsn-file names its database, and databases without one have no buttons.",
+                "With several -d, addresses of the database of NAME.dsn begin with /db/NAME.\n"
+                "If --act-dsn-file is given then, only the databases that it names have buttons.",
     };
     args a;
     int code = opts_parse(&u.c, &a, &use, opts, argc, argv);
