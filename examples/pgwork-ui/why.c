@@ -29,21 +29,23 @@ enum {
     W_PLACES,
     W_REAPER,
     W_STUCK,
-    W_STUCK_AT
+    W_STUCK_AT,
+    W_RATE,
+    W_PER_MS,
+    W_NEXT
 };
-static const char why_sql[] = "SELECT coalesce(h.paused, q.paused), " UI_US(
-    "h.until") ", h.reason, q.queue_limit, l.semaphore, d.ready, d.leased, w.n, w.running, "
-               "w.places, "
-               "(extract(epoch FROM clock_timestamp() - t.at) * 1000)::bigint, s.error, " UI_US(
-                   "s.again_at") " FROM queues q LEFT JOIN LATERAL queue_holds(q.name) h ON true "
-                                 "CROSS JOIN LATERAL queue_limits(q.name) l "
-                                 "CROSS JOIN LATERAL depth(q.name, 1000, true) d"
-                                 " CROSS JOIN LATERAL (SELECT count(*) AS n, "
-                                 "coalesce(sum(running), 0) AS running, coalesce(sum(concurrency), "
-                                 "0) AS places"
-                                 " FROM worker_list(q.name)) w CROSS JOIN last_tick t LEFT JOIN "
-                                 "stuck_jobs s ON s.queue = q.name AND s.id = $2::bigint WHERE "
-                                 "q.name = $1";
+/* clang-format off */
+static const char why_sql[] =
+    "SELECT coalesce(h.paused, q.paused), " UI_US("h.until") ", h.reason, q.queue_limit, l.semaphore, d.ready, d.leased,"
+    "       w.n, w.running, w.places, (extract(epoch FROM clock_timestamp() - t.at) * 1000)::bigint, s.error,"
+    "       " UI_US("s.again_at") ", l.rate_n, l.rate_per_ms, " UI_US("l.next_at")
+    "  FROM queues q LEFT JOIN LATERAL queue_holds(q.name) h ON true CROSS JOIN LATERAL queue_limits(q.name) l"
+    " CROSS JOIN LATERAL depth(q.name, 1000, true) d"
+    " CROSS JOIN LATERAL (SELECT count(*) AS n, coalesce(sum(running), 0) AS running,"
+    "                            coalesce(sum(concurrency), 0) AS places FROM worker_list(q.name)) w"
+    " CROSS JOIN last_tick t LEFT JOIN stuck_jobs s ON s.queue = q.name AND s.id = $2::bigint"
+    " WHERE q.name = $1";
+/* clang-format on */
 
 #define WHY_REAPER_MS 10000 /* no reaper has been there for so long */
 
@@ -138,6 +140,18 @@ static void why_turn(reasons *why, const PGresult *q)
     reason_end(why);
 }
 
+/* of: the group of the job, or its queue. */
+static void why_rate(reasons *why, const char *of, int64_t n, int64_t per_ms, int64_t next_us)
+{
+    buf *b = reason(why, "bad");
+    html(b, "It waits for the rate of %s, %l per ", of, n);
+    html_age(b, per_ms);
+    html(b, ". The next one passes ");
+    html_time(b, next_us, why->r->now_us);
+    html(b, ".");
+    reason_end(why);
+}
+
 static int why_group(const pgw_group_info *g, void *arg)
 {
     reasons *why = arg;
@@ -161,6 +175,8 @@ static int why_group(const pgw_group_info *g, void *arg)
                 "the group.");
         reason_end(why);
     }
+    if (g->rate && g->next_us != PGW_NONE)
+        why_rate(why, "its group", g->rate->n, g->rate->per_ms, g->next_us);
     if (g->admitted >= g->limit || (why->count == before && g->gated > 0)) {
         reason(why, "bad");
         html(b, "It waits for others of its group <bdi>%s</bdi>: %l of %d admitted, ", g->group,
@@ -194,6 +210,9 @@ static void why_gated(reasons *why, const PGresult *q)
              cell(q, 0, W_SEMAPHORE));
         reason_end(why);
     }
+    if (cell(q, 0, W_NEXT) && cell(q, 0, W_RATE))
+        why_rate(why, "its queue", cell_int(q, 0, W_RATE), cell_int(q, 0, W_PER_MS),
+                 cell_time(q, 0, W_NEXT));
 }
 
 static void why_delayed(reasons *why, const PGresult *q)

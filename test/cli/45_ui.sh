@@ -133,6 +133,19 @@ pgwork queue semaphore two partner
 why 'without a permit' "$gated" 'It waits for a permit of the semaphore <bdi>partner</bdi>'
 page_shows 'its queue shows the semaphore' /queue?name=two 'has a permit of <bdi>partner</bdi>'
 pgwork queue semaphore two none
+pgwork queue create paced
+pgwork queue rate paced 1 --per 365d
+pgwork enqueue paced a >/dev/null
+gated=$(pgwork enqueue paced b)
+pgwork -q claim paced >/dev/null
+why 'behind the rate of its queue' "$gated" 'It waits for the rate of its queue, 1 per 365'
+pgwork groups set two ann --rate 1 --per 365d
+pgwork queue limit two none
+pgwork enqueue two --group ann a >/dev/null
+gated=$(pgwork enqueue two --group ann b)
+pgwork -q claim two -n 10 | pgwork -q complete two
+for _ in 1 2; do pgwork -q claim two; done # each looks at one gate: that of the queue, then that of the group
+why 'behind the rate of its group' "$gated" 'It waits for the rate of its group, 1 per 365'
 pgwork reap --once >/dev/null 2>&1
 sql "SELECT FROM pgwork.claim('{mail}', 1, 'gone', 100)"
 sleep 0.2
