@@ -63,7 +63,7 @@ ui_id() { sql -c "SELECT id FROM pgwork.job_list('$1', '$2', at_most => 1, after
 ui_ask() {
     for ui_i in $(seq "$ui_times"); do
         ui_from=$(ui_size)
-        ui_page=$(curl -s --max-time 30 -o "$out/ui.page" -w '%{http_code} %{time_total}' "$ui_url$1")
+        ui_page=$(curl -s --max-time 30 -o "$out/ui.page" -w '%{http_code} %{time_total}' "$ui_url$1") || { say "bench: $ui_url$1: curl fails"; return 1; }
         ui_server=$(tail -c "+$((ui_from + 1))" "$WITH_PG_DIR/log" | awk '/duration: / { sub(/.*duration: /, ""); t += $1 } END { printf "%.3f", t }')
         if [ "${ui_page% *}" != 200 ] || grep -q 'role="alert"' "$out/ui.page"; then say "bench: $1: ${ui_page% *}: $(sed -n 's/.*role="alert">\([^<]*\).*/\1/p' "$out/ui.page" | head -n 1)"; fi
         result ui "time of a page, $backlog jobs" "$1" "$(calc "1000 * ${ui_page#* }")" ms
@@ -84,6 +84,7 @@ ui_pages() {
 ui_began=$(now_ms)
 ui_fill
 say "   filled in $((($(now_ms) - ui_began) / 1000)) s: $(sql -c "SELECT pg_size_pretty(pg_database_size(current_database()))")"
+rm -f "$out/ui.held" "$out/ui.err" # of an earlier run: both are waited for
 mkfifo "$out/ui.hold"
 psql -XqAt <"$out/ui.hold" >"$out/ui.held" &
 ui_holder=$!
@@ -98,7 +99,7 @@ pgwork -q work thumbs -j 4 -- true 2>"$out/ui.work" &
 ui_worker=$!
 PGWORK_DSN="host=$PGHOST port=$PGPORT user=bench_ui dbname=$PGDATABASE" pgwork ui -l 127.0.0.1:0 2>"$out/ui.err" &
 ui_pid=$!
-while ! grep -q 'serving http' "$out/ui.err" && kill -0 $ui_pid; do sleep 0.05; done
+while ! grep -qs 'serving http' "$out/ui.err" && kill -0 $ui_pid; do sleep 0.05; done
 ui_url=$(sed -n 's/.*serving \(http[^ ]*\)\/$/\1/p' "$out/ui.err")
 for ui_path in $(ui_pages); do ui_ask "$ui_path"; done
 kill $ui_pid $ui_reaper $ui_worker
