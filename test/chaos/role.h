@@ -43,6 +43,11 @@ int late_ms(void);       /* how long transactions stay open at most */
 bool sql_up(void);
 int64_t sql_run(const char *sql);
 int64_t sql_ask(const char *sql, PGresult **res);
+/* Enqueues the jobs numbered first .. first + n - 1 in an open transaction. Its end is the outcome
+ * of the call. */
+int64_t sql_enqueue(const char *sql, int queue, int first, int n, int64_t *call);
+/* Ends a transaction with a COMMIT if all of it went well (st) and it is to be kept. */
+int64_t sql_end(int64_t st, bool keep);
 
 /* role_operator: calls with their outcomes */
 int64_t admin_begin(enum op op, int queue, int64_t what);

@@ -16,7 +16,6 @@ static int64_t add(int64_t *call)
 {
     char sql[2000], kinds[500] = "", groups[500] = "", priorities[200] = "";
     const int queue = GROUPED + draw(4), n = 1 + draw(5), first = made + 1;
-    PGresult *res = NULL;
 
     for (int i = 0; i < n; i++) {
         const char *comma = i ? "," : "";
@@ -32,11 +31,7 @@ static int64_t add(int64_t *call)
              "SELECT FROM pgwork.enqueue_many('q%d', array_fill('1'::jsonb, ARRAY[%d]), kinds => "
              "'{%s}', grps => '{%s}', priorities => '{%s}')",
              queue, n, kinds, groups, priorities);
-    *call = hist_call();
-    hist(*call, 'i', OP_enq, queue, first, n, 0, 0, 0);
-    const int64_t st = sql_ask(sql, &res);
-    if (res) PQclear(res);
-    return st;
+    return sql_enqueue(sql, queue, first, n, call);
 }
 
 static void transaction(void)
@@ -49,10 +44,7 @@ static void transaction(void)
     st = sql_run(draw(3) ? "BEGIN" : "BEGIN ISOLATION LEVEL REPEATABLE READ");
     while (st == S_OK && begun < n) st = add(&calls[begun++]);
     nap_ms(draw(12) ? 0 : draw(4) ? draw(2000) : draw(late_ms()));
-    if (st == S_OK && keep)
-        st = sql_run("COMMIT");
-    else
-        sql_run("ROLLBACK"), st = S_NOT; /* no COMMIT was sent */
+    st = sql_end(st, keep);
     for (int i = 0; i < begun; i++) hist(calls[i], 'o', OP_enq, st);
 }
 

@@ -35,7 +35,6 @@ static int64_t add(int queue, int n, int groups, int64_t *call)
     char kinds[1500] = "", grps[500] = "", metas[2500] = "";
     char prefix[20];
     const int first = made + 1;
-    PGresult *res = NULL;
 
     snprintf(prefix, sizeof(prefix), "%d.", hist_proc);
     for (int i = 0; i < n; i++) {
@@ -47,11 +46,7 @@ static int64_t add(int queue, int n, int groups, int64_t *call)
              "SELECT FROM pgwork.enqueue_many('q%d', array_fill('1'::jsonb, ARRAY[%d]), kinds => "
              "'{%s}', grps => '{%s}', metas => ARRAY(SELECT * FROM jsonb_array_elements('[%s]')))",
              queue, n, kinds, grps, metas);
-    *call = hist_call();
-    hist(*call, 'i', OP_enq, queue, first, n, 0, 0, 0);
-    const int64_t st = sql_ask(sql, &res);
-    if (res) PQclear(res);
-    return st;
+    return sql_enqueue(sql, queue, first, n, call);
 }
 
 void role_rated(void)
@@ -60,14 +55,10 @@ void role_rated(void)
         int64_t call = 0;
         if (sql_up() && sql_run("BEGIN") == S_OK) {
             const bool many = draw(3) == 0, keep = draw(6) > 0;
-            int64_t st = draw(2) ? add(10, 6 + draw(8), GROUPS, &call)
-                                 : add(11, many ? 30 : 12, many ? GROUPS : 2, &call);
+            const int64_t st = draw(2) ? add(10, 6 + draw(8), GROUPS, &call)
+                                       : add(11, many ? 30 : 12, many ? GROUPS : 2, &call);
             nap_ms(draw(5) ? 0 : draw(1500));
-            if (st == S_OK && keep)
-                st = sql_run("COMMIT");
-            else
-                sql_run("ROLLBACK"), st = S_NOT; /* no COMMIT was sent */
-            hist(call, 'o', OP_enq, st);
+            hist(call, 'o', OP_enq, sql_end(st, keep));
         }
         nap_ms(draw(3500));
     }

@@ -44,6 +44,23 @@ int64_t sql_ask(const char *sql, PGresult **res)
     return result(PQexec(c, sql), res);
 }
 
+int64_t sql_enqueue(const char *sql, int queue, int first, int n, int64_t *call)
+{
+    PGresult *res = NULL;
+    *call = hist_call();
+    hist(*call, 'i', OP_enq, queue, first, n, 0, 0, 0);
+    const int64_t st = sql_ask(sql, &res);
+    if (res) PQclear(res);
+    return st;
+}
+
+int64_t sql_end(int64_t st, bool keep)
+{
+    if (st == S_OK && keep) return sql_run("COMMIT");
+    sql_run("ROLLBACK");
+    return S_NOT; /* no COMMIT was sent */
+}
+
 bool sql_up(void)
 {
     if (c && PQstatus(c) == CONNECTION_OK && PQtransactionStatus(c) == PQTRANS_IDLE) return true;
