@@ -94,7 +94,7 @@ typedef struct lease {
 
 typedef struct job {
     int64_t id, made, key, queue, state, number, attempt, lane, since, due;
-    int64_t believed; /* until when a holder believes to hold it */
+    int64_t claimed, believed; /* from when and until when a holder believes to hold it */
     lease *held;
     bool cancelled, returned;
     int64_t serial; /* of its place in a line of ready jobs */

@@ -265,8 +265,9 @@ static void believe(check *c, const event *e)
         const request *claim = e->call ? map_get(&c->by_call, CALL_KEY(e->proc, e->call)) : NULL;
         if (claim && claim->i->a[3]) return; /* noted after its transaction */
         if (e->a[2] < j->number) return;     /* frozen in between */
-        if (e->t < j->believed && !clock_set(c, e->t - 10000000, e->t))
+        if (e->t < j->believed && !clock_set(c, j->claimed, e->t))
             broken(c, R_holders, j->id, e, NULL);
+        j->claimed = claim ? claim->i->t : e->t;
         j->believed = claim && claim->status == S_OK ? claim->i->t + e->a[6] * 1000 : 0;
         j->number = e->a[2];
     } else if (e->phase == 'i' && j->number == e->a[2] && j->believed > e->t) {

@@ -267,7 +267,7 @@ static void check_rows(check *c)
                 continue; /* it was frozen between its claim and this line */
             if (e->a[1] < r->number || (e->a[1] == r->number && e->proc != r->proc))
                 broken(c, R_token, 0, r->e, e);
-            if (e->t < r->until && e->proc != r->proc && !clock_set(c, e->t - 10000000, e->t))
+            if (e->t < r->until && e->proc != r->proc && !clock_set(c, r->claimed, e->t))
                 broken(c, R_holders, 0, r->e, e);
             *r = (held_row){e->a[1], claim->i->t + e->a[2] * 1000, e->t, e->proc, e};
         } else if (r && e->phase == 'i' && r->number == e->a[1] && r->until > e->t) {
