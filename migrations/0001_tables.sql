@@ -95,8 +95,7 @@ RETURNS TABLE (id bigint, kind text, payload jsonb, created_at timestamptz) LANG
     SELECT u.id, u.kind, u.payload, u.created_at
       FROM unnest(coalesce(j.ids, ARRAY[coalesce(j.id, j.pos)]), coalesce(j.kinds, ARRAY[j.kind]),
                   coalesce(j.payloads, ARRAY[j.payload]), coalesce(j.created, ARRAY[j.created_at]))
-        AS u (id, kind, payload, created_at)
-     WHERE j.gone_ids IS NULL OR u.id <> ALL (j.gone_ids)
+        AS u (id, kind, payload, created_at) WHERE j.gone_ids IS NULL OR u.id <> ALL (j.gone_ids)
 $$;
 
 -- The ledgers of the low-water marks (0004_marks.sql). Both are read newest first, and append-only except for
@@ -150,6 +149,7 @@ CREATE TABLE pgwork.done_job (
     payload jsonb, output jsonb, PRIMARY KEY (queue, id)
 );
 CREATE INDEX done_job_finished ON pgwork.done_job (queue, finished_at);
+CREATE INDEX done_job_cancelled ON pgwork.done_job (queue, id) WHERE cancelled;
 
 CREATE TABLE pgwork.job_history (queue integer, id bigint, progress jsonb, PRIMARY KEY (queue, id)); -- see 0017
 

@@ -246,8 +246,7 @@ BEGIN
                        SET token = pgwork._token(j.pos * 32 + j.lane, stamp), holder = claim_batch.holder,
                            attempt = j.attempt + 1,
                            lease_until = p.since + coalesce(j.lease_ms, p.lease_ms) * interval '1 ms'
-                      FROM p
-                     WHERE j.ctid = p.at AND j.token IS NULL AND p.fits -- up to one of another size
+                      FROM p WHERE j.ctid = p.at AND j.token IS NULL AND p.fits -- up to one of another size
                     RETURNING p.name, coalesce(j.id, j.pos), j.token, j.attempt,
                               coalesce(j.max_attempts, p.max_attempts), j.lane / 2, j.kind, j.payload, j.body,
                               j.tags, j.created_at, j.lease_until, p.since, j.meta, alone, j.ids, j.kinds, j.payloads,

@@ -242,10 +242,9 @@ BEGIN
         EXIT WHEN promoted >= batch;
     END LOOP;
     SELECT min(greatest(0, ceil(extract(epoch FROM d.run_at - pgwork._now()) * 1000)))::bigint INTO next_ms
-      FROM pgwork.queue t
-     CROSS JOIN LATERAL (SELECT d.run_at FROM pgwork.delayed_job d
-                          WHERE d.queue = t.id AND NOT EXISTS (SELECT FROM pgwork._resting(d.queue, d.id))
-                            AND d.run_at < 'infinity' ORDER BY d.run_at LIMIT 1) d;
+      FROM pgwork.queue t CROSS JOIN LATERAL (SELECT d.run_at FROM pgwork.delayed_job d
+                                      WHERE d.queue = t.id AND NOT EXISTS (SELECT FROM pgwork._resting(d.queue, d.id))
+                                        AND d.run_at < 'infinity' ORDER BY d.run_at LIMIT 1) d;
 END $$;
 
 -- Deletes cancel requests of jobs that are not leased. Cancels those that were requeued before the cancel committed.

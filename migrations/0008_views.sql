@@ -6,29 +6,32 @@ SELECT j.ctid AS at, j.queue, k.id, CASE WHEN j.token IS NULL THEN 'ready' ELSE 
        j.lane / 2 AS priority, j.attempt, j.max_attempts, j.holder, j.lease_until, NULL::timestamptz AS run_at,
        k.created_at, NULL::timestamptz AS finished_at, j.error, j.key, j.tags, k.payload,
        octet_length(j.body) AS body_bytes, NULL::jsonb AS output, nullif(j.grp, '') AS grp, j.expires_at, j.meta,
-       '{ready,leased}'::text[] AS states
-  FROM pgwork.live_job j
+       '{ready,leased}'::text[] AS states, true AS listed FROM pgwork.live_job j
  CROSS JOIN LATERAL unnest(coalesce(j.ids, ARRAY[coalesce(j.id, j.pos)]), coalesce(j.kinds, ARRAY[j.kind]),
                            coalesce(j.payloads, ARRAY[j.payload]), coalesce(j.created, ARRAY[j.created_at]))
-         AS k (id, kind, payload, created_at)
- WHERE j.gone_ids IS NULL OR k.id <> ALL (j.gone_ids);
+         AS k (id, kind, payload, created_at) WHERE j.gone_ids IS NULL OR k.id <> ALL (j.gone_ids);
 
--- All other jobs, in the same form. `states`, those of a table, let a plan skip a table.
+-- All other jobs, in the same form. `states`, those of a table, let a plan skip a table. Ask for `listed` jobs only:
+-- as conditions of the view these would keep plans from reading done_job in the order of its ids.
 CREATE VIEW pgwork._other_job AS
 SELECT NULL::tid AS at, j.queue, j.id, CASE WHEN j.gate IS NULL THEN 'delayed' ELSE 'gated' END AS state, j.kind,
        j.priority::integer AS priority, j.attempt, j.max_attempts, NULL::text AS holder,
        NULL::timestamptz AS lease_until, nullif(j.run_at, 'infinity') AS run_at, j.created_at,
        NULL::timestamptz AS finished_at, j.error, j.key, j.tags, j.payload, octet_length(j.body) AS body_bytes,
-       NULL::jsonb AS output, nullif(j.grp, '') AS grp, j.expires_at, j.meta, '{delayed,gated}'::text[] AS states
-  FROM pgwork.delayed_job j
+       NULL::jsonb AS output, nullif(j.grp, '') AS grp, j.expires_at, j.meta, '{delayed,gated}'::text[] AS states,
+       true AS listed FROM pgwork.delayed_job j
  UNION ALL
 SELECT NULL, j.queue, j.id, 'dead', j.kind, j.priority::integer, j.attempt, j.max_attempts, j.holder, NULL, NULL,
        j.created_at, j.died_at, j.error, j.key, j.tags, j.payload, octet_length(j.body), NULL, nullif(j.grp, ''),
-       j.expires_at, j.meta, '{dead}' FROM pgwork.dead_job j
+       j.expires_at, j.meta, '{dead}', true FROM pgwork.dead_job j
  UNION ALL
-SELECT NULL, j.queue, j.id, CASE WHEN j.cancelled THEN 'cancelled' ELSE 'done' END, j.kind, j.priority::integer,
-       j.attempt, NULL, j.holder, NULL, NULL, j.created_at, j.finished_at, NULL, j.key, j.tags, j.payload, NULL,
-       j.output, NULL, NULL, NULL, '{done,cancelled}' FROM pgwork.done_job j;
+SELECT NULL, j.queue, j.id, 'done', j.kind, j.priority::integer, j.attempt, NULL, j.holder, NULL, NULL, j.created_at,
+       j.finished_at, NULL, j.key, j.tags, j.payload, NULL, j.output, NULL, NULL, NULL, '{done}', NOT j.cancelled
+  FROM pgwork.done_job j
+ UNION ALL
+SELECT NULL, j.queue, j.id, 'cancelled', j.kind, j.priority::integer, j.attempt, NULL, j.holder, NULL, NULL,
+       j.created_at, j.finished_at, NULL, j.key, j.tags, j.payload, NULL, NULL, NULL, NULL, NULL, '{cancelled}',
+       j.cancelled FROM pgwork.done_job j;
 
 -- False for a role that is only a viewer. Checks the session's role: here current_user is the owner of the function.
 CREATE FUNCTION pgwork.sees_payloads() RETURNS boolean LANGUAGE sql STABLE RETURN coalesce((
@@ -38,18 +41,18 @@ CREATE FUNCTION pgwork.sees_payloads() RETURNS boolean LANGUAGE sql STABLE RETUR
 
 -- It reads all rows of a queue. job_list(queue, id => ...) finds one job by an index.
 CREATE VIEW pgwork.job AS SELECT q.name AS queue, j.id, j.state, j.kind, j.priority, j.attempt,
-       CASE WHEN NOT 'done' = ANY (j.states) THEN coalesce(j.max_attempts, q.max_attempts) END AS max_attempts,
+       CASE WHEN j.state NOT IN ('done', 'cancelled') THEN coalesce(j.max_attempts, q.max_attempts) END AS max_attempts,
        j.holder, j.lease_until, j.run_at, j.created_at, j.finished_at, j.error, j.key, j.tags,
        CASE WHEN v.shown THEN j.payload END AS payload, j.body_bytes, CASE WHEN v.shown THEN j.output END AS output,
        j.grp, j.expires_at, CASE WHEN v.shown THEN j.meta END AS meta, NOT v.shown AS payload_hidden, CASE WHEN v.shown
        THEN (SELECT h.progress FROM pgwork.job_history h WHERE h.queue = q.id AND h.id = j.id) END AS progress
   FROM pgwork.queue q CROSS JOIN (SELECT pgwork.sees_payloads() AS ok OFFSET 0) s
  CROSS JOIN LATERAL (SELECT s.ok OR q.payload_visible) v (shown)
-  JOIN (SELECT * FROM pgwork._live_job UNION ALL SELECT * FROM pgwork._other_job) j ON j.queue = q.id;
+  JOIN (SELECT * FROM pgwork._live_job UNION ALL SELECT * FROM pgwork._other_job) j ON j.queue = q.id AND j.listed;
 
 -- A page of the view in the order of the ids, or one job by its id. Each table is read by an index, up to at_most
 -- jobs. It is one statement, which cannot miss a job that moves. The id ranges of batch rows overlap. So it first
--- finds `last`, the id of the last job of the page in these rows, and then all rows that begin up to there.
+-- finds `last`: at_most jobs of the page have ids up to there. Then it finds all rows that begin up to there.
 CREATE FUNCTION pgwork._live_page(q pgwork.queue, state text, kind text, low bigint, high bigint, at_most bigint)
 RETURNS SETOF tid LANGUAGE plpgsql STABLE AS $$
 DECLARE block CONSTANT bigint := (low + 1) & ~524287::bigint; -- ids of a row are equal except for their last 19 bits
@@ -62,8 +65,7 @@ BEGIN
                            AND coalesce(_live_page.kind = ANY (coalesce(j.kinds, ARRAY[j.kind])), true)
                          ORDER BY j.id LIMIT at_most) r
                  CROSS JOIN LATERAL pgwork._jobs(r.j) k
-                 WHERE k.id > low AND k.id <= high AND coalesce(k.kind = _live_page.kind, true)
-                 ORDER BY k.id LIMIT at_most) f
+                 WHERE k.id > low AND k.id <= high AND coalesce(k.kind = _live_page.kind, true) LIMIT at_most) f
     ) SELECT j.at FROM last CROSS JOIN LATERAL (SELECT j.ctid AS at FROM pgwork.live_job j
                             WHERE j.queue = q.id AND j.id BETWEEN block AND last.id AND j.last_id > low
                               AND coalesce((j.token IS NULL) = (state = 'ready'), true) OFFSET 0) j
@@ -90,7 +92,7 @@ BEGIN
             pgwork._refuse_unless(coalesce(after_id, 0) >= 0, 'after_id', after_id::text, 'at least 0, or NULL'),
             pgwork._refuse_unless(coalesce(at_most, 1) > 0, 'at_most', at_most::text, 'at least 1, or NULL for all');
     RETURN QUERY SELECT q.name, j.id, j.state, j.kind, j.priority, j.attempt,
-           CASE WHEN NOT 'done' = ANY (j.states) THEN coalesce(j.max_attempts, q.max_attempts) END,
+           CASE WHEN j.state NOT IN ('done', 'cancelled') THEN coalesce(j.max_attempts, q.max_attempts) END,
            j.holder, j.lease_until, j.run_at, j.created_at, j.finished_at, j.error, j.key, j.tags,
            CASE WHEN s.shown THEN j.payload END, j.body_bytes, CASE WHEN s.shown THEN j.output END, j.grp,
            j.expires_at, CASE WHEN s.shown THEN j.meta END, NOT s.shown, CASE WHEN s.shown
@@ -100,7 +102,7 @@ BEGIN
          CROSS JOIN LATERAL (SELECT * FROM pgwork._live_job k WHERE k.at = l.at OFFSET 0) k
          WHERE any_state OR job_list.state IN ('ready', 'leased')
          UNION ALL (SELECT * FROM pgwork._other_job j
-          WHERE j.queue = q.id AND j.id > low AND j.id <= high AND (any_state OR j.state = job_list.state)
+          WHERE j.queue = q.id AND j.listed AND j.id > low AND j.id <= high AND (any_state OR j.state = job_list.state)
             AND (any_state OR job_list.state = ANY (j.states))
             AND (job_list.kind IS NULL OR j.kind = job_list.kind) ORDER BY j.id LIMIT at_most)) j
      WHERE j.id > low AND j.id <= high AND (job_list.kind IS NULL OR j.kind = job_list.kind)

@@ -3,7 +3,7 @@
 # claim and complete of jobs of groups, against jobs without (enqueued one by one); 8 clients, a reaper beside
 # First other queues by their own clients and their own kind of groups, of limit 1 (see gr_peers): at most as long as four rounds.
 # groups: 10,000 groups of limit 1, all with jobs; blocked: ten groups with jobs, beside 9,990 that are held and have jobs, too;
-# one-of-8: one group of limit 8, batch 1, against a queue of its own. held: while an old snapshot is held.
+# one-of-8: one group of limit 8, batch 1, against a queue of its own. plain and groups once more while a snapshot is held (--pin SECONDS).
 claim_scripts
 gr_script() { # gr_script QUEUE
     script "groups.$1" <<S
@@ -31,14 +31,42 @@ gr_burn() {
     if [ "$gr_after" -le $(($3 * $4)) ] && [ -z "$smoke" ]; then say "bench: $1 ran out of jobs: its figure is too low"; fi
     result groups "$5" "$1" "$(calc "($gr_before - $gr_after) / $seconds")" jobs/s
 }
-gr_round() { # gr_round BATCH HELD
+# gr_hold QUEUE CLIENTS: holds a snapshot, and lets as many jobs pass as do in pin_seconds; sets gr_holder. It is held until gr_free.
+gr_hold() {
+    PGAPPNAME=pin psql -XqAt -v ON_ERROR_STOP=1 -c 'BEGIN ISOLATION LEVEL REPEATABLE READ' -c 'SELECT 1' -c 'SELECT pg_sleep(100000)' >/dev/null 2>&1 &
+    gr_holder=$!
+    until [ "$(sql -c "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'pin' AND query LIKE '%sleep%'")" = 1 ]; do sleep 0.05; done
+    case $1 in plain) gr_group='' ;; *) gr_group=", grp => 'g' || (10000 * random())::int" ;; esac
+    printf '%s\n' '\if :turn = 0' '\set turn 1' \
+        "SELECT count(*) FROM generate_series(1, 100) g CROSS JOIN LATERAL pgwork.enqueue('$1', CASE WHEN g > 0 THEN '{\"i\": 1}'::jsonb END$gr_group);" \
+        '\else' '\set turn 0' "$(cat "$out/groups.$1.pgbench")" '\endif' | script "held.$1"
+    bench_run "$2" "$pin_seconds" "held.$1" -D n=100 -D turn=0 -D ids='{}' -D tokens='{}'
+}
+gr_free() {
+    sql -c "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'pin'" >/dev/null
+    wait $gr_holder || :
+}
+gr_held() { # jobs of 10,000 groups against jobs without, behind a snapshot that is held since pin_seconds
+    gr_jobs=$((smoke ? 2000 : (seconds * 60 + 1) * 1000))
+    for gr_q in plain groups; do
+        gr_queue "$gr_q"
+        gr_fill "$gr_q" "$gr_jobs" $(if [ "$gr_q" = plain ]; then echo 0; elif [ -n "$smoke" ]; then echo 100; else echo 10000; fi) 0
+        gr_hold "$gr_q" 8
+        gr_burn "$gr_q" "$gr_q" 8 100 "batch 100, a snapshot held for $pin_seconds s"
+        gr_free
+    done
+}
+gr_queue() { # gr_queue NAME: an empty one
+    empty
+    sql -c "SELECT pgwork.queue_drop('$1', true)" >/dev/null 2>&1 || :
+    sql -c "SELECT pgwork.queue_create('$1')" >/dev/null
+    gr_script "$1"
+}
+gr_round() { # gr_round BATCH
     gr_rate=$(($1 == 1 ? 8000 : $1 == 10 ? 30000 : 60000))
     gr_jobs=$((smoke ? 2000 : (seconds * gr_rate / 1000 + 1) * 1000))
     for gr_q in plain groups blocked; do
-        empty
-        sql -c "SELECT pgwork.queue_drop('$gr_q', true)" >/dev/null 2>&1 || :
-        sql -c "SELECT pgwork.queue_create('$gr_q')" >/dev/null
-        gr_script "$gr_q"
+        gr_queue "$gr_q"
         case $gr_q in
         plain) gr_fill plain "$gr_jobs" 0 0 ;;
         groups) gr_fill groups "$gr_jobs" $((smoke ? 100 : 10000)) 0 ;;
@@ -50,15 +78,13 @@ gr_round() { # gr_round BATCH HELD
             ;;
         esac
         sql -c "VACUUM ANALYZE pgwork.live_job, pgwork.delayed_job, pgwork.admitted_job, pgwork.gate_event" -c CHECKPOINT
-        gr_burn "$gr_q" "$gr_q" 8 "$1" "batch $1$2"
+        gr_burn "$gr_q" "$gr_q" 8 "$1" "batch $1"
     done
 }
 gr_one() { # one group of limit 8, against a queue of its own
     for gr_q in own one; do
-        empty
-        sql -c "SELECT pgwork.queue_drop('$gr_q', true)" >/dev/null 2>&1 || :
-        sql -c "SELECT pgwork.queue_create('$gr_q')" -c "SELECT pgwork.group_set('$gr_q', group_limit => 8)" >/dev/null
-        gr_script "$gr_q"
+        gr_queue "$gr_q"
+        sql -c "SELECT pgwork.group_set('$gr_q', group_limit => 8)" >/dev/null
         case $gr_q in
         own) gr_fill own $((smoke ? 200 : (seconds * 8 + 1) * 1000)) 0 0 ;;
         one) gr_fill one $((smoke ? 1000 : (seconds * 8 + 1) * 1000)) 1 0 ;;
@@ -100,7 +126,8 @@ blocked_jobs=$((quick ? 10 : 1000)) # of each group that is held
     for r in $(seq "$rounds"); do
         for n in $(if [ -z "$smoke" ]; then echo 0; fi) 100 $(if [ -z "$smoke" ]; then echo 10000; fi); do gr_peers "$n"; done
         forget_peers
-        for n in ${batches:-1 10 100}; do gr_round "$n" ''; done
+        for n in ${batches:-1 10 100}; do gr_round "$n"; done
         gr_one
+        gr_held
     done
 )

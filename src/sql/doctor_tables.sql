@@ -30,7 +30,7 @@ SELECT 2, 'indexes', format('index %s is missing: statements may read all of its
                ('admitted_job_gate', 'admitted_job (queue, gate, seq)'), ('admitted_job_dead', 'admitted_job (queue, gate) WHERE dead'),
                ('gate_event_id', 'gate_event (queue, id)'), ('gate_rate_at', 'gate_rate (queue, waits, at)'), ('job_history_check_at', 'job_history (check_at)'),
                ('group_rule_held', 'group_rule (held_until) WHERE held_until IS NOT NULL'),
-               ('dead_job_died', 'dead_job (queue, died_at)'), ('done_job_finished', 'done_job (queue, finished_at)'),
+               ('dead_job_died', 'dead_job (queue, died_at)'), ('done_job_finished', 'done_job (queue, finished_at)'), ('done_job_cancelled', 'done_job (queue, id) WHERE cancelled'),
                ('unique_key_free', 'unique_key (free_after) WHERE free_after IS NOT NULL'), ('operation_at', 'operation (at)'),
                ('table_operation_at', 'table_operation (at)'), ('minute_at', 'minute (at)'), ('log_entry_at', 'log_entry (at)'), ('schedule_next', 'schedule (next_at) WHERE NOT paused AND queue IS NOT NULL'),
                ('schedule_planned', 'schedule (planned_at) WHERE NOT paused'), ('schedule_held', 'schedule (next_at) WHERE queue IS NULL'),

@@ -1,6 +1,6 @@
 /* One worker and several databases: jobs are done where they came from, the databases take turns,
  * and one that is lost or refused does not stop the others. A schema of its own is a database
- * here; four servers, one of which is killed, are in test/cli/45_sources.sh. */
+ * here; four servers, one of which is killed, are in test/cli/49_sources.sh. */
 #include "unity.h"
 #include "pgw_all.h"
 #include "pgtemp.h"

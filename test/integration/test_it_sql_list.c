@@ -182,7 +182,8 @@ void test_a_page_and_a_job_cost_no_more_where_many_wait(int how)
 
 void test_jobs_of_a_state_cost_no_more_where_many_are_done(void)
 {
-    static const char *const of[] = {"'q', 'ready'", "'q', 'delayed'", "'q', 'dead'"};
+    static const char *const of[] = {"'q', 'ready'", "'q', 'delayed'", "'q', 'dead'",
+                                     "'q', 'cancelled'"};
 
     kit_do(a, "SELECT pgwork.queue_create('q', retention_ms => 3600000)");
     kit_do(a, "INSERT INTO pgwork.done_job (id, created_at, queue, priority, attempt, kind)"
