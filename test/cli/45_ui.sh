@@ -24,7 +24,8 @@ start() {
 status() {
     path=$1
     shift
-    curl -s --max-time 20 -o "$tmp/out" -D "$tmp/headers" -w '%{http_code}' "$@" "$url$path"
+    curl -s --max-time 20 -o "$tmp/out" -D "$tmp/headers" -w '%{http_code}' "$@" "$url$path" ||
+        echo "# curl ends with $? for $url$path; the dashboard said: $(cat "$tmp/$name.err")" >&2
 }
 shows() { is "$1" "$(grep -c -F -e "$2" "$tmp/out")" "${3:-1}"; } # shows NAME TEXT [LINES]
 page_shows() { # page_shows NAME PATH TEXT
