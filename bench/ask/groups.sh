@@ -47,7 +47,7 @@ gr_free() {
     wait $gr_holder || :
 }
 gr_held() { # jobs of 10,000 groups against jobs without, behind a snapshot that is held since pin_seconds
-    gr_jobs=$((smoke ? 2000 : (seconds * 60 + 1) * 1000))
+    gr_jobs=$((smoke ? 2000 : (seconds * 160 + 1) * 1000))
     for gr_q in plain groups; do
         gr_queue "$gr_q"
         gr_fill "$gr_q" "$gr_jobs" $(if [ "$gr_q" = plain ]; then echo 0; elif [ -n "$smoke" ]; then echo 100; else echo 10000; fi) 0
@@ -63,7 +63,7 @@ gr_queue() { # gr_queue NAME: an empty one
     gr_script "$1"
 }
 gr_round() { # gr_round BATCH
-    gr_rate=$(($1 == 1 ? 8000 : $1 == 10 ? 30000 : 60000))
+    gr_rate=$(($1 == 1 ? 10000 : $1 == 10 ? 60000 : 160000))
     gr_jobs=$((smoke ? 2000 : (seconds * gr_rate / 1000 + 1) * 1000))
     for gr_q in plain groups blocked; do
         gr_queue "$gr_q"

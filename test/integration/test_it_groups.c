@@ -592,6 +592,41 @@ void test_the_last_of_thousands_of_groups_gets_its_turn(void)
     }
 }
 
+/* The first jobs of 100,000 groups are leased and the second ones wait. The next claim after a
+ * place is free gets the job, whichever way it became free. */
+void test_the_last_of_100000_groups_gets_its_turn_with_the_next_claim(void)
+{
+    enum { GROUPS = 100000, LAST = 4 };
+    int got = -1;
+
+    kit_do(a, "SELECT count(*) FROM generate_series(0, 49) b CROSS JOIN LATERAL"
+              " pgwork.enqueue_many('q', array_fill('1'::jsonb, '{4000}'), grps => ARRAY(SELECT"
+              " 'g' || b * 2000 + i / 2 FROM generate_series(0, 3999) i))");
+    for (long long n = 0; n < GROUPS - LAST; n += got) {
+        got = (int)kit_number(a, "SELECT count(*) FROM pgwork.claim('{q}', %d, 'h')",
+                              n + 5000 < GROUPS - LAST ? 5000 : (int)(GROUPS - LAST - n));
+        TEST_ASSERT_GREATER_THAN_INT(0, got);
+    }
+    TEST_ASSERT_EQUAL_INT(LAST, kit_claim(a, "q", LAST + 1, jobs));
+    TEST_ASSERT_EQUAL_INT(0, kit_claim(b, "q", 1, jobs + LAST));
+    kit_say(a, "complete", &jobs[0], "");
+    TEST_ASSERT_EQUAL_INT(1, kit_claim(b, "q", 1, jobs + LAST));
+    kit_do(a, "BEGIN");
+    kit_say(a, "complete", &jobs[1], "");
+    kit_do(a, "ROLLBACK");
+    TEST_ASSERT_EQUAL_INT(0, kit_claim(b, "q", 1, jobs + LAST));
+    kit_say(a, "complete", &jobs[1], "");
+    TEST_ASSERT_EQUAL_INT(1, kit_claim(b, "q", 1, jobs + LAST));
+    kit_do(a, "BEGIN ISOLATION LEVEL REPEATABLE READ");
+    kit_say(a, "complete", &jobs[2], "");
+    kit_do(a, "COMMIT");
+    TEST_ASSERT_EQUAL_INT(1, kit_claim(b, "q", 1, jobs + LAST));
+    kit_say(a, "extend", &jobs[3], ", 100"); /* its worker is dead */
+    while (kit_number(c, "SELECT returned FROM pgwork.reap('q')") == 0) kit_sleep_ms(10);
+    TEST_ASSERT_EQUAL_INT(1, kit_claim(b, "q", 1, jobs + LAST));
+    TEST_ASSERT_EQUAL_INT64(jobs[3].id, jobs[LAST].id);
+}
+
 /* -- what is refused -----------------------------------------------------------------------------
  */
 
