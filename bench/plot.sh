@@ -110,7 +110,7 @@ recolour() {
 # draw NAME TITLE XLABEL YLABEL [GNUPLOT]: the curves of $work/NAME
 draw() {
     curves "$1"
-    [ -n "$curves" ] || { echo "plot: no figures for $1, left out"; return; }
+    [ -n "$curves" ] || { rm -f "$to/$1.svg"; echo "plot: no figures for $1, left out"; return; }
     { page "$1" 460; axes "$2" "$3" "$4"; log_axis "$1"; printf '%s\n' "${5:-}" "plot $curves"; } | gnuplot
     recolour "$1"
 }

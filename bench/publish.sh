@@ -45,6 +45,7 @@ image() {
     cat "$from/server.txt"
     printf '```\n\n### Targets\n\n'
     sh "$here/targets.sh" "$from/results.tsv" md
+    awk -v md=1 -f "$here/rounds.awk" -f "$here/engines.awk" "$from/results.tsv"
     for q in $(cut -f 1 "$from/results.tsv" | awk '!seen[$0]++'); do
         printf '\n### %s\n\n%s.\n' "$q" "$(sed -n '3s/^# //p' "$here/ask/$q.sh")"
         case $q in

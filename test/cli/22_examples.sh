@@ -1,6 +1,6 @@
-# The examples poll_loop, enqueue_in_tx and tenants.
+# The examples poll_loop, enqueue_in_tx, tenants and traced.
 . "$(dirname "$0")/tap"
-poll_loop=$top/build/examples/poll_loop in_tx=$top/build/examples/enqueue_in_tx tenants=$top/build/examples/tenants
+poll_loop=$top/build/examples/poll_loop in_tx=$top/build/examples/enqueue_in_tx tenants=$top/build/examples/tenants traced=$top/build/examples/traced
 
 code 'poll_loop: without the schema of pgwork it says so' 1 "$poll_loop"
 yes 'poll_loop: without the schema of pgwork it names the schema' grep -q '^PGW_ESCHEMA: ' "$tmp/err"
@@ -48,6 +48,15 @@ is 'begins anew' "$(grep -c '^big: 20 of 20 \|^middle: 4 of 4 \|^small: 1 of 1 '
 kill $reaper
 wait $reaper
 code 'tenants: too few jobs' 2 "$tenants" 5
+code 'traced' 0 "$traced" 2
+is 'traced: a span for each enqueue and for each attempt' "$(grep -c '"kind":4' "$tmp/out") $(grep -c '"kind":5' "$tmp/out")" '2 4'
+is 'a retry is a trace without a parent' "$(grep -c '"kind":5.*"code":0' "$tmp/out") $(grep '"kind":5.*"code":0' "$tmp/out" | grep -c '"parentSpanId":""')" '2 2'
+for id in $(sed -n '/"kind":4/s/.*"traceId":"\([0-9a-f]*\)","spanId":"\([0-9a-f]*\)".*/\1_\2/p' "$tmp/out"); do
+    is 'the first attempt is in the trace of its enqueue' "$(grep -c "\"traceId\":\"${id%_*}\",\"spanId\":\"[0-9a-f]*\",\"parentSpanId\":\"${id#*_}\"" "$tmp/out")" 1
+    is 'a retry has a link to its enqueue' "$(grep -c "\"links\":\[{\"traceId\":\"${id%_*}\",\"spanId\":\"${id#*_}\"}\]" "$tmp/out")" 1
+done
+yes 'each span is JSON' sql "SELECT count(*) FROM regexp_split_to_table(\$spans\$$(cat "$tmp/out")\$spans\$, E'\\n') l WHERE l::json IS NOT NULL"
+code 'traced: without a job' 2 "$traced" 0
 env PGWORK_DSN="host=$tmp/nowhere" "$in_tx" 2>"$tmp/err"
 is 'enqueue_in_tx: without a server' "$? $(grep -c "$tmp/nowhere" "$tmp/err")" '1 1'
 exit 0
