@@ -23,7 +23,7 @@ BEGIN {
     value[k, ++n[k]] = $4
 }
 function least(question, measure, who,   w) {
-    if (question == "steady" && who == "pgwork" && unit[question FS measure FS who] == "jobs/s" && split(measure, w, /[ ,]+/) >= 4) return steady[w[4]]
+    if (question == "steady" && who == "pgwork" && measure ~ /^clients/ && split(measure, w, /[ ,]+/) >= 4) return steady[w[4]]
     return floor[question "|" measure "|" who]
 }
 END {
