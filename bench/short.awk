@@ -6,7 +6,6 @@ $1 == "steady" && match($2, /, for [0-9]+ s$/) && substr($2, RSTART + 6) + 0 > l
 function figure(x) { return x == "" ? "" : x >= 10 ? sprintf("%.0f", x) : x >= 1.2 ? sprintf("%.1f", x) : sprintf("%.2f", x) }
 # row WHAT QUESTION CLIENTS WHO LEAST: for batches of LEAST and more; nothing if none was asked
 function row(what, question, clients, who, least,   batch, m, mine, figures, x) {
-    figures = ""
     for (batch = 1; batch <= 1000; batch *= 10) {
         m = question FS "clients " clients ", batch " batch (question == "steady" ? ", for " long " s" : "") FS
         mine = who == "pgwork" && (m "pgwork-lib") in n ? "pgwork-lib" : who == "by SQL" ? "pgwork" : who

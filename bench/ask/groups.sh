@@ -31,29 +31,22 @@ gr_burn() {
     if [ "$gr_after" -le $(($3 * $4)) ] && [ -z "$smoke" ]; then say "bench: $1 ran out of jobs: its figure is too low"; fi
     result groups "$5" "$1" "$(calc "($gr_before - $gr_after) / $seconds")" jobs/s
 }
-# gr_hold QUEUE CLIENTS: holds a snapshot, and lets as many jobs pass as do in pin_seconds; sets gr_holder. It is held until gr_free.
-gr_hold() {
-    PGAPPNAME=pin psql -XqAt -v ON_ERROR_STOP=1 -c 'BEGIN ISOLATION LEVEL REPEATABLE READ' -c 'SELECT 1' -c 'SELECT pg_sleep(100000)' >/dev/null 2>&1 &
-    gr_holder=$!
-    until [ "$(sql -c "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'pin' AND query LIKE '%sleep%'")" = 1 ]; do sleep 0.05; done
-    case $1 in plain) gr_group='' ;; *) gr_group=", grp => 'g' || (10000 * random())::int" ;; esac
-    printf '%s\n' '\if :turn = 0' '\set turn 1' \
-        "SELECT count(*) FROM generate_series(1, 100) g CROSS JOIN LATERAL pgwork.enqueue('$1', CASE WHEN g > 0 THEN '{\"i\": 1}'::jsonb END$gr_group);" \
-        '\else' '\set turn 0' "$(cat "$out/groups.$1.pgbench")" '\endif' | script "held.$1"
-    bench_run "$2" "$pin_seconds" "held.$1" -D n=100 -D turn=0 -D ids='{}' -D tokens='{}'
-}
-gr_free() {
-    sql -c "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'pin'" >/dev/null
-    wait $gr_holder || :
-}
-gr_held() { # jobs of 10,000 groups against jobs without, behind a snapshot that is held since pin_seconds
+gr_held() { # jobs of 10,000 groups against jobs without, behind a snapshot that has been held for pin_seconds beside such jobs
     gr_jobs=$((smoke ? 2000 : (seconds * 160 + 1) * 1000))
     for gr_q in plain groups; do
         gr_queue "$gr_q"
-        gr_fill "$gr_q" "$gr_jobs" $(if [ "$gr_q" = plain ]; then echo 0; elif [ -n "$smoke" ]; then echo 100; else echo 10000; fi) 0
-        gr_hold "$gr_q" 8
+        case $gr_q in
+        plain) gr_fill plain "$gr_jobs" 0 0; gr_group='' ;;
+        groups) gr_fill groups "$gr_jobs" "$gr_groups" 0; gr_group=", grp => 'g' || ($gr_groups * random())::int" ;;
+        esac
+        script "put.groups.$gr_q" <<S
+SELECT count(*) FROM generate_series(1, 100) g CROSS JOIN LATERAL pgwork.enqueue('$gr_q', CASE WHEN g > 0 THEN '{"i": 1}'::jsonb END$gr_group);
+S
+        by_turns "held.$gr_q" "put.groups.$gr_q" "groups.$gr_q"
+        hold_snapshot
+        bench_run 8 "$pin_seconds" "held.$gr_q" -D n=100 -D turn=0 -D ids='{}' -D tokens='{}'
         gr_burn "$gr_q" "$gr_q" 8 100 "batch 100, a snapshot held for $pin_seconds s"
-        gr_free
+        end_snapshot
     done
 }
 gr_queue() { # gr_queue NAME: an empty one
@@ -69,7 +62,7 @@ gr_round() { # gr_round BATCH
         gr_queue "$gr_q"
         case $gr_q in
         plain) gr_fill plain "$gr_jobs" 0 0 ;;
-        groups) gr_fill groups "$gr_jobs" $((smoke ? 100 : 10000)) 0 ;;
+        groups) gr_fill groups "$gr_jobs" "$gr_groups" 0 ;;
         blocked)
             sql -c "SELECT pgwork.group_set('blocked', 'g' || i, 1000) FROM generate_series(0, 9) i" >/dev/null
             sql -c "SELECT pgwork.group_hold('blocked', 'g' || i) FROM generate_series(10, $((smoke ? 99 : 9999))) i" >/dev/null
@@ -118,6 +111,7 @@ gr_peers() {
 }
 gr_others=''
 if npm_peers; then gr_others='graphile pgboss pgboss-fifo'; fi
+gr_groups=$((smoke ? 100 : 10000))
 blocked_jobs=$((quick ? 10 : 1000)) # of each group that is held
 (
     pgwork reap >"$out/reap.txt" 2>&1 &

@@ -71,17 +71,12 @@ pin_watch() {
     done
 }
 
-# by_turns WHO: its script of both
-by_turns() {
-    printf '%s\n' '\if :turn = 0' '\set turn 1' "$(cat "$out/put.$1.pgbench")" '\else' '\set turn 0' "$(cat "$out/claim.$1.pgbench")" '\endif' | script "pin.$1"
-}
-
 # pin_pass WHO KIND: its points go to pin-pass.tsv; sets size_end, size_rest and per_call, and leaves $out/latency and $out/pin.err
 pin_pass() {
     empty
     claims_of "$pin_n"
     fill_queue "$1" $((smoke ? 2000 : 100000))
-    by_turns "$1"
+    by_turns "pin.$1" "put.$1" "claim.$1"
     before=$(unfinished "$1")
     rm -f "$out"/log.* "$out/pin-pass.tsv"
     pin_hold "$1" "$2"

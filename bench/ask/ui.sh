@@ -84,14 +84,8 @@ ui_pages() {
 ui_began=$(now_ms)
 ui_fill
 say "   filled in $((($(now_ms) - ui_began) / 1000)) s: $(sql -c "SELECT pg_size_pretty(pg_database_size(current_database()))")"
-rm -f "$out/ui.held" "$out/ui.err" # of an earlier run: both are waited for
-mkfifo "$out/ui.hold"
-psql -XqAt <"$out/ui.hold" >"$out/ui.held" &
-ui_holder=$!
-exec 9>"$out/ui.hold"
-rm "$out/ui.hold"
-echo 'BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1;' >&9
-while [ ! -s "$out/ui.held" ] && kill -0 $ui_holder; do sleep 0.05; done
+rm -f "$out/ui.err" # of an earlier run: it is waited for
+hold_snapshot
 ui_work
 pgwork -q reap 2>"$out/ui.reap" &
 ui_reaper=$!
@@ -103,8 +97,8 @@ while ! grep -qs 'serving http' "$out/ui.err" && kill -0 $ui_pid; do sleep 0.05;
 ui_url=$(sed -n 's/.*serving \(http[^ ]*\)\/$/\1/p' "$out/ui.err")
 for ui_path in $(ui_pages); do ui_ask "$ui_path"; done
 kill $ui_pid $ui_reaper $ui_worker
-exec 9>&-
-wait $ui_pid $ui_reaper $ui_worker $ui_holder || :
+end_snapshot
+wait $ui_pid $ui_reaper $ui_worker || :
 rm -f "$out/ui.page"
 # Lists the figures that were over their limit at least once, with the number of times and the slowest one.
 awk -F '\t' '$1 == "ui" { limit = $2 ~ /^server/ ? 5 : 100; k = $2 FS $3; n[k]++; if ($4 > limit) over[k]++; if ($4 > most[k]) most[k] = $4; at[k] = limit }
