@@ -25,12 +25,7 @@ is 'a reaper writes the row of the minute' "$(sql "SELECT claimed || ' ' || done
 
 id=$(pgwork enqueue q slow)
 sql "SELECT pgwork.enqueue('q', '1', delay_ms => 1)" >/dev/null
-printf '#!/bin/sh\ntouch %s/runs\nwhile [ ! -e %s/go ]; do sleep 0.05; done\n' "$tmp" "$tmp" >"$tmp/handler"
-chmod +x "$tmp/handler"
-pgwork -q work q --holder me -- "$tmp/handler" &
-worker=$!
-jobs_of_ours="$jobs_of_ours $worker"
-until_true 30 test -e "$tmp/runs"
+busy_worker q
 until_true 30 count_is "SELECT count(*) FROM pgwork.workers WHERE ids = '{$id}'" 1
 code 'a worker is listed' 0 pgwork workers
 is 'with its queue, handlers and running jobs' "$(awk 'NR == 2 { print $1, $2, $5, $6 }' "$tmp/out")" 'me q 1 1'

@@ -15,12 +15,7 @@ hostile=$(printf 'x\342\200\256y')
 sql "SELECT pgwork.queue_create('$hostile')" >/dev/null
 seq 1 5 | pgwork -q enqueue busy >/dev/null
 pgwork enqueue busy late --delay 1h >/dev/null
-printf '#!/bin/sh\ntouch %s/runs\nwhile [ ! -e %s/go ]; do sleep 0.05; done\n' "$tmp" "$tmp" >"$tmp/handler"
-chmod +x "$tmp/handler"
-pgwork -q work busy --holder me -- "$tmp/handler" &
-worker=$!
-jobs_of_ours="$jobs_of_ours $worker"
-until_true 30 test -e "$tmp/runs"
+busy_worker busy
 until_true 30 count_is "SELECT count(*) FROM pgwork.workers WHERE cardinality(ids) = 1" 1
 
 code 'a viewer may look' 0 as_viewer pgwork top --once

@@ -592,6 +592,13 @@ void test_the_last_of_thousands_of_groups_gets_its_turn(void)
     }
 }
 
+static void complete_within(const char *begin, const struct took *job, const char *end)
+{
+    kit_do(a, "%s", begin);
+    kit_say(a, "complete", job, "");
+    kit_do(a, "%s", end);
+}
+
 /* The first jobs of 100,000 groups are leased and the second ones wait. The next claim after a
  * place is free gets the job, whichever way it became free. */
 void test_the_last_of_100000_groups_gets_its_turn_with_the_next_claim(void)
@@ -609,17 +616,13 @@ void test_the_last_of_100000_groups_gets_its_turn_with_the_next_claim(void)
     }
     TEST_ASSERT_EQUAL_INT(LAST, kit_claim(a, "q", LAST + 1, jobs));
     TEST_ASSERT_EQUAL_INT(0, kit_claim(b, "q", 1, jobs + LAST));
-    kit_say(a, "complete", &jobs[0], "");
+    complete_within("BEGIN", &jobs[0], "COMMIT");
     TEST_ASSERT_EQUAL_INT(1, kit_claim(b, "q", 1, jobs + LAST));
-    kit_do(a, "BEGIN");
-    kit_say(a, "complete", &jobs[1], "");
-    kit_do(a, "ROLLBACK");
+    complete_within("BEGIN", &jobs[1], "ROLLBACK");
     TEST_ASSERT_EQUAL_INT(0, kit_claim(b, "q", 1, jobs + LAST));
-    kit_say(a, "complete", &jobs[1], "");
+    complete_within("BEGIN", &jobs[1], "COMMIT");
     TEST_ASSERT_EQUAL_INT(1, kit_claim(b, "q", 1, jobs + LAST));
-    kit_do(a, "BEGIN ISOLATION LEVEL REPEATABLE READ");
-    kit_say(a, "complete", &jobs[2], "");
-    kit_do(a, "COMMIT");
+    complete_within("BEGIN ISOLATION LEVEL REPEATABLE READ", &jobs[2], "COMMIT");
     TEST_ASSERT_EQUAL_INT(1, kit_claim(b, "q", 1, jobs + LAST));
     kit_say(a, "extend", &jobs[3], ", 100"); /* its worker is dead */
     while (kit_number(c, "SELECT returned FROM pgwork.reap('q')") == 0) kit_sleep_ms(10);
