@@ -75,16 +75,19 @@ static pgw_verdict handle(pgw_task *task, void *arg)
     const bool retry = pgw_job_attempt(job) > 1;
     span from = {.begin_ns = 0};
     const bool known = read_context(&from, pgw_job_meta(job));
-    const span s = begin_span(known && !retry ? &from : NULL);
+    const span *parent = known && !retry ? &from : NULL, *link = known && retry ? &from : NULL;
+    const span s = begin_span(parent);
 
     (void)arg;
     /* a real program works here */
-    print_span(&s, pgw_job_kind(job), KIND_CONSUMER, known && !retry ? &from : NULL,
-               known && retry ? &from : NULL, retry ? 0 : STATUS_ERROR);
-    if (retry && --left == 0) pgw_stop_notify(stop);
+    print_span(&s, pgw_job_kind(job), KIND_CONSUMER, parent, link, retry ? 0 : STATUS_ERROR);
+    if (retry) {
+        if (--left == 0) pgw_stop_notify(stop);
+        return PGW_VERDICT_DONE;
+    }
     pgw_task_set_error(task, "the first attempt fails");
     pgw_task_set_delay(task, 0);
-    return retry ? PGW_VERDICT_DONE : PGW_VERDICT_RETRY;
+    return PGW_VERDICT_RETRY;
 }
 
 static pgw_status enqueue(pgw *h)
