@@ -175,9 +175,9 @@ BEGIN
                   ORDER BY p.slot LIMIT n FOR NO KEY UPDATE SKIP LOCKED);
 END $$;
 
--- The same for several permits: all n or none. First waits a moment for permits that others are taking. It locks in the
--- order of slots, and holds no other permit, so there is no deadlock. Then it skips those of a transaction that stays
--- open. NULL: too few without these.
+-- The same for several permits: all n or none. First waits a moment for permits that others are taking. No deadlock can
+-- arise, because it locks in the order of slots and holds no other permit. Then it skips permits of a transaction that
+-- stays open. NULL: too few without these.
 CREATE FUNCTION pgwork._permits_together(semaphore integer, permits integer, n integer, dead bigint[], had boolean)
 RETURNS integer[]
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off SET lock_timeout = '100ms' AS $$

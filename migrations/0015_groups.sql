@@ -77,9 +77,9 @@ CREATE TABLE pgwork.gate_rate (
 ) WITH (autovacuum_vacuum_scale_factor = 0.05);
 CREATE INDEX gate_rate_at ON pgwork.gate_rate (queue, waits, at);
 
--- Where the events of a queue begin; the newest version counts. There is no event up to position `floor`. Claims read
--- events after `recent`, the `issued` of the tick before. Older events come from late commits, and only ticks process
--- them. `at`, `recent_at` and `floor_at` are the same for the times in gate_rate, as times of ticks.
+-- The positions at which ticks and claims begin to read the events of a queue. The newest version counts. There is no
+-- event up to `floor`. Claims read events after `recent`, the `issued` of the tick before. Only ticks process older
+-- ones. `at`, `recent_at` and `floor_at` are the same for the times in gate_rate, as times of ticks.
 CREATE TABLE pgwork.gate_mark (
     queue integer NOT NULL, version bigint NOT NULL, issued bigint NOT NULL, recent bigint NOT NULL,
     floor bigint NOT NULL, at bigint NOT NULL, recent_at bigint NOT NULL, floor_at bigint NOT NULL,
