@@ -333,13 +333,13 @@ hold_snapshot() {
     PGAPPNAME=snapshot psql -XqAt -v ON_ERROR_STOP=1 -c 'BEGIN ISOLATION LEVEL REPEATABLE READ' -c 'SELECT 1' -c 'SELECT pg_sleep(100000)' >/dev/null 2>&1 &
     snapshot=$!
     until [ "$(sql -c "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'snapshot' AND query LIKE '%pg_sleep%'")" = 1 ]; do
-        kill -0 $snapshot || { say 'bench: no snapshot is held'; return 1; }
+        kill -0 "$snapshot" || { say 'bench: no snapshot is held'; return 1; }
         sleep 0.05
     done
 }
 end_snapshot() {
     sql -c "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'snapshot'" >/dev/null
-    wait $snapshot || :
+    wait "$snapshot" || :
 }
 
 # claim_script WHO ROWS STATEMENT COMPLETION: more than ROWS jobs may come as batch rows. What the library holds in its memory is text here.

@@ -11,8 +11,8 @@ SELECT j.ctid AS at, j.queue, k.id, CASE WHEN j.token IS NULL THEN 'ready' ELSE 
                            coalesce(j.payloads, ARRAY[j.payload]), coalesce(j.created, ARRAY[j.created_at]))
          AS k (id, kind, payload, created_at) WHERE j.gone_ids IS NULL OR k.id <> ALL (j.gone_ids);
 
--- All other jobs, in the same form. `states`, those of a table, let a plan skip a table. Callers read `listed` rows only.
--- With that condition in the view itself, plans would not read done_job in the order of its ids.
+-- All other jobs, in the same form. `states`, those of a table, let a plan skip a table. Callers read only `listed`
+-- rows. With that condition in the view itself, plans would not read done_job in the order of its ids.
 CREATE VIEW pgwork._other_job AS
 SELECT NULL::tid AS at, j.queue, j.id, CASE WHEN j.gate IS NULL THEN 'delayed' ELSE 'gated' END AS state, j.kind,
        j.priority::integer AS priority, j.attempt, j.max_attempts, NULL::text AS holder,
