@@ -625,7 +625,7 @@ DECLARE
 BEGIN
     SELECT t.next_ms INTO due_ms FROM pgwork.cron_tick(batch) t;
     SELECT m.reaped, m.died, m.promoted, m.pruned, m.next_ms, m.stuck INTO reaped, died, promoted, pruned, next_ms, stuck FROM pgwork._maintain_jobs(batch) m;
-    next_ms := CASE WHEN pgwork._tick_gates(256) >= 256 THEN 0
+    next_ms := CASE WHEN pgwork._tick_gates(32) THEN 0
                     ELSE least(next_ms, due_ms, (pgwork._end_holds(NULL)).next_ms,
                                (SELECT greatest(g, 100) FROM pgwork.gated_ms() g WHERE g IS NOT NULL)) END;
 END $$;

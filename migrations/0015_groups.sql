@@ -285,24 +285,31 @@ BEGIN
     PERFORM pgwork._hand_on(q.id, gone.free) WHERE gone.free IS NOT NULL;
 END $$;
 
--- Locks up to `most` gates that have events after `start`, in the order of their oldest event. Skips gates that other
--- transactions have locked. Returns the keys of the locks.
-CREATE FUNCTION pgwork._lock_gates(queue integer, most integer, start bigint) RETURNS bigint[] LANGUAGE plpgsql
+-- Locks gates that have events after `start`, until `keys`, the locks it returns, are `most`. The order is that of the
+-- oldest event of each gate, or, backwards, of its newest event. Skips gates that other transactions have locked: each
+-- time it finds too few gates it looks at twice as many events.
+CREATE FUNCTION pgwork._lock_gates(queue integer, most integer, start bigint, backwards boolean, INOUT keys bigint[])
+LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan SET jit = off AS $$
-DECLARE keys bigint[] := '{}'; w record; after bigint := start; size CONSTANT integer := 2 * most + 14;
+DECLARE
+    w record; size bigint := 2 * most + 14;
+    after bigint := CASE WHEN backwards THEN -9223372036854775807 ELSE start END; -- backwards: ids are negated
 BEGIN
     FOR i IN 1 .. 10 LOOP
         SELECT array_agg(g.key ORDER BY g.id) AS keys, max(g.last) AS last, sum(g.n) AS n INTO w
           FROM (SELECT e.key, min(e.id) AS id, max(e.id) AS last, count(*) AS n
-                  FROM (SELECT e.key, e.id FROM pgwork.gate_event e
-                         WHERE e.queue = _lock_gates.queue AND e.id > after ORDER BY e.id LIMIT size) e
+                  FROM ((SELECT e.key, e.id FROM pgwork.gate_event e
+                          WHERE NOT backwards AND e.queue = _lock_gates.queue AND e.id > after
+                          ORDER BY e.id LIMIT size) UNION ALL
+                        (SELECT e.key, -e.id FROM pgwork.gate_event e
+                          WHERE backwards AND e.queue = _lock_gates.queue AND e.id > start AND e.id < -after
+                          ORDER BY e.id DESC LIMIT size)) e
                  GROUP BY e.key) g;
         keys := keys || ARRAY(SELECT k FROM unnest(w.keys) k WHERE k <> ALL (keys) AND pg_try_advisory_xact_lock(k)
                                LIMIT most - cardinality(keys));
         EXIT WHEN cardinality(keys) >= most OR w.n IS NULL OR w.n < size;
-        after := w.last;
+        after := w.last; size := 2 * size;
     END LOOP;
-    RETURN keys;
 END $$;
 
 -- Locks up to `most` more gates, not in `keys`, whose rate admits the next job by now. A tick also locks gates whose
@@ -555,20 +562,24 @@ BEGIN
 END $$;
 
 -- Processes events after `start` of up to `most` gates of a queue, and opens gates whose rate admits jobs, if that time
--- is after `since`. Returns how many jobs became ready. A claim lets as many jobs pass a rate as it wants. A tick lets
--- one pass if none is ready, for workers that find enough jobs in other queues. A tick takes no permits: a ready job
--- that no worker claims would keep its permit from other queues.
-CREATE FUNCTION pgwork._take_up(q pgwork.queue, most integer, start bigint, floor bigint, since bigint, tick boolean)
-RETURNS bigint LANGUAGE plpgsql AS $$
+-- is after `since`. n: how many jobs became ready, of how many gates. A claim lets as many jobs pass a rate as it wants.
+-- A tick lets one pass if none is ready, for workers that find enough jobs in other queues. A tick takes no permits: a
+-- ready job that no worker claims would keep its permit from other queues. Half of its gates are those with the newest
+-- events: after millions of jobs of full groups, the first job of another group is not behind them all.
+CREATE FUNCTION pgwork._take_up(q pgwork.queue, most integer, start bigint, floor bigint, since bigint, tick boolean,
+    OUT n bigint, OUT gates bigint) LANGUAGE plpgsql AS $$
 DECLARE
-    keys bigint[]; n bigint := 0; rates pgwork._rate_now[]; wanted bigint := most; o record;
-    permits bigint[]; short boolean;
+    keys bigint[]; rates pgwork._rate_now[]; wanted bigint := most; o record; permits bigint[]; short boolean;
 BEGIN
+    n := 0; gates := 0;
     IF tick AND q.rated THEN wanted := CASE WHEN pgwork._any_ready(q.id) THEN 0 ELSE 1 END; END IF;
     FOR i IN 1 .. CASE WHEN q.gated IS NULL THEN 1 ELSE 2 END LOOP -- the gate of the queue comes second
-        keys := pgwork._lock_gates(q.id, most, start);
+        keys := '{}';
+        IF tick THEN keys := pgwork._lock_gates(q.id, most / 2, start, true, keys); END IF;
+        keys := pgwork._lock_gates(q.id, most, start, false, keys);
         IF q.rated THEN keys := keys || pgwork._lock_due(q.id, keys, most, since, tick); END IF;
         CONTINUE WHEN keys = '{}';
+        gates := gates + cardinality(keys);
         IF q.rated THEN rates := pgwork._rates_now(q, keys); END IF;
         IF (q.rate).semaphore IS NOT NULL THEN
             SELECT p.numbers, CASE WHEN NOT tick THEN p.short END INTO permits, short
@@ -583,7 +594,6 @@ BEGIN
         END IF;
         IF rates <> '{}' AND o.done THEN PERFORM pgwork._note_rates(q, rates, o.passed, short); END IF;
     END LOOP;
-    RETURN n;
 END $$;
 
 CREATE FUNCTION pgwork._any_ready(queue integer) RETURNS boolean LANGUAGE plpgsql STABLE
@@ -620,7 +630,7 @@ BEGIN
     IF ((r.q).rate).semaphore IS NOT NULL THEN -- claims also process old events and times, because ticks do not
         SELECT m.floor, m.floor_at INTO r.recent, r.since FROM pgwork._gate_mark((r.q).id) m;
     END IF;
-    n := pgwork._take_up(r.q, most, r.recent, r.floor, r.since, false);
+    n := (pgwork._take_up(r.q, most, r.recent, r.floor, r.since, false)).n;
     IF n = 0 AND (r.q).rated THEN RETURN coalesce(-pgwork._rate_wait((r.q).id, r.since), 0); END IF;
     RETURN n;
 END $$;
@@ -680,17 +690,18 @@ END $$;
 
 -- The part of a pass for groups. It ends holds of groups, frees places of dead letters that were deleted, processes
 -- events, also of late commits, which claims skip, and moves the marks of events. A time in gate_rate is later than the
--- beginning of its writer. So times up to the tick before last belong to slow transactions, or were processed.
-CREATE FUNCTION pgwork._tick_gates(most integer) RETURNS bigint LANGUAGE plpgsql
+-- beginning of its writer. So times up to the tick before last belong to slow transactions, or were processed. It works
+-- for about 50 ms. Returns true if events from before the last tick are left: then the next pass is to follow at once.
+CREATE FUNCTION pgwork._tick_gates(most integer) RETURNS boolean LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
 DECLARE
     began CONSTANT timestamptz := clock_timestamp(); now_is CONSTANT timestamptz := pgwork._now();
-    r pgwork.reaper_tick; ticked bigint; q pgwork.queue; was pgwork.gate_mark; one record; n bigint;
-    admitted bigint := 0;
+    r pgwork.reaper_tick; ticked bigint; q pgwork.queue; was pgwork.gate_mark; one record; n bigint; oldest bigint;
+    more boolean := false;
 BEGIN
     IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted')
        OR NOT pg_try_advisory_xact_lock(pgwork._lock('gates', 0)) THEN
-        RETURN 0;
+        RETURN false;
     END IF;
     FOR one IN UPDATE pgwork.group_rule g SET held_until = NULL
                 WHERE g.ctid = ANY (ARRAY(SELECT t.ctid FROM pgwork.group_rule t WHERE t.held_until <= now_is
@@ -709,12 +720,18 @@ BEGIN
         IF q.rated AND pgwork._now_ns() < (pgwork._gate_mark(q.id)).at THEN PERFORM pgwork._gates_afresh(q.id); END IF;
         was := pgwork._gate_mark(q.id);
         PERFORM pgwork._gate_backlog(q, 1000) WHERE q.gated;
-        n := pgwork._take_up(q, most, was.floor, was.floor, was.floor_at, true); admitted := admitted + n;
+        n := 0;
+        LOOP
+            SELECT * INTO one FROM pgwork._take_up(q, most, was.floor, was.floor, was.floor_at, true);
+            n := n + one.n;
+            EXIT WHEN one.gates < most OR clock_timestamp() > began + interval '50 ms';
+        END LOOP;
         PERFORM pgwork._wake(q.name, n) WHERE q.notify AND n > 0;
+        oldest := (SELECT e.id FROM pgwork.gate_event e WHERE e.queue = q.id AND e.id > was.floor ORDER BY e.id LIMIT 1);
+        more := more OR one.gates >= most AND oldest <= was.issued;
         IF r.version > was.version AND r.issued <> was.issued THEN
-            n := (SELECT e.id FROM pgwork.gate_event e WHERE e.queue = q.id AND e.id > was.floor ORDER BY e.id LIMIT 1);
             INSERT INTO pgwork.gate_mark VALUES (q.id, r.version, r.issued, was.issued,
-                CASE WHEN r.issued < was.issued THEN 0 WHEN r.slow = '{}' THEN greatest(was.floor, least(was.issued, n - 1))
+                CASE WHEN r.issued < was.issued THEN 0 WHEN r.slow = '{}' THEN greatest(was.floor, least(was.issued, oldest - 1))
                      ELSE was.floor END, ticked, was.at,
                 CASE WHEN r.slow <> '{}' THEN was.floor_at ELSE greatest(was.floor_at, least(was.at,
                     (SELECT min(p.at) - 1 FROM (VALUES (true), (false)) w (waits) CROSS JOIN LATERAL (
@@ -724,7 +741,7 @@ BEGIN
         END IF;
         EXIT WHEN clock_timestamp() > began + interval '50 ms';
     END LOOP;
-    RETURN admitted;
+    RETURN more;
 END $$;
 
 -- ---- functions for operators ----

@@ -630,6 +630,63 @@ void test_the_last_of_100000_groups_gets_its_turn_with_the_next_claim(void)
     TEST_ASSERT_EQUAL_INT64(jobs[3].id, jobs[LAST].id);
 }
 
+/* Jobs of groups that are held, so that no claim and no tick makes them ready. */
+static void flood(int from, int groups)
+{
+    kit_do(a, "SELECT pgwork.group_hold('q', 'g' || i) FROM generate_series(%d, %d) i", from,
+           from + groups - 1);
+    kit_do(
+        a,
+        "SELECT count(*) FROM pgwork.enqueue_many('q', array_fill('1'::jsonb, ARRAY[%d]), grps =>"
+        " (SELECT array_agg('g' || i) FROM generate_series(%d, %d) i))",
+        groups, from, from + groups - 1);
+}
+
+/* Claims read events of the last two ticks only, so this job is for a tick to admit. */
+void test_a_new_group_is_not_behind_thousands_of_others(void)
+{
+    flood(1, 5000);
+    const long long new = put(a, "new");
+    tick(a);
+    tick(a);
+    tick(a);
+    TEST_ASSERT_EQUAL_INT(1, kit_claim(b, "q", 1, jobs));
+    TEST_ASSERT_EQUAL_INT64(new, jobs[0].id);
+}
+
+void test_a_reaper_with_a_backlog_of_groups_does_not_pause(void)
+{
+    flood(1, 4000);
+    const long long new = put(a, "new");
+    flood(4001, 4000);
+    tick(a);
+    tick(a);
+    while (kit_number(a, "SELECT next_ms FROM pgwork.maintain()") == 0) {
+    }
+    TEST_ASSERT_EQUAL_INT(1, kit_claim(b, "q", 1, jobs));
+    TEST_ASSERT_EQUAL_INT64(new, jobs[0].id);
+}
+
+/* The transaction of b keeps the gate of its group locked. */
+void test_an_open_claim_of_a_busy_group_stops_no_other_group(void)
+{
+    static const char busy[] =
+        "SELECT count(pgwork.enqueue('q', '{}', grp => 'busy')) FROM generate_series(1, 6000)";
+
+    put(a, "busy");
+    kit_do(b, "BEGIN");
+    TEST_ASSERT_EQUAL_INT(1, kit_claim(b, "q", 1, jobs));
+    kit_do(a, busy);
+    const long long other = put(a, "other");
+    kit_do(a, busy);
+    tick(a);
+    tick(a);
+    tick(a);
+    TEST_ASSERT_EQUAL_INT(1, kit_claim(c, "q", 1, jobs));
+    TEST_ASSERT_EQUAL_INT64(other, jobs[0].id);
+    kit_do(b, "COMMIT");
+}
+
 /* -- what is refused -----------------------------------------------------------------------------
  */
 
