@@ -295,7 +295,7 @@ DECLARE
     w record; size bigint := 2 * most + 14;
     after bigint := CASE WHEN backwards THEN -9223372036854775807 ELSE start END; -- backwards: ids are negated
 BEGIN
-    FOR i IN 1 .. 10 LOOP
+    LOOP
         SELECT array_agg(g.key ORDER BY g.id) AS keys, max(g.last) AS last, sum(g.n) AS n INTO w
           FROM (SELECT e.key, min(e.id) AS id, max(e.id) AS last, count(*) AS n
                   FROM ((SELECT e.key, e.id FROM pgwork.gate_event e
@@ -564,19 +564,20 @@ END $$;
 -- Processes events after `start` of up to `most` gates of a queue, and opens gates whose rate admits jobs, if that time
 -- is after `since`. n: how many jobs became ready, of how many gates. A claim lets as many jobs pass a rate as it wants.
 -- A tick lets one pass if none is ready, for workers that find enough jobs in other queues. A tick takes no permits: a
--- ready job that no worker claims would keep its permit from other queues. Half of its gates are those with the newest
--- events: after millions of jobs of full groups, the first job of another group is not behind them all.
+-- ready job that no worker claims would keep its permit from other queues. If there are many gates, half of those that it
+-- locks have the newest events: after millions of jobs of full groups, the first one of another group is not behind them.
 CREATE FUNCTION pgwork._take_up(q pgwork.queue, most integer, start bigint, floor bigint, since bigint, tick boolean,
     OUT n bigint, OUT gates bigint) LANGUAGE plpgsql AS $$
 DECLARE
-    keys bigint[]; rates pgwork._rate_now[]; wanted bigint := most; o record; permits bigint[]; short boolean;
+    keys bigint[]; half integer; rates pgwork._rate_now[]; wanted bigint := most; o record; permits bigint[];
+    short boolean;
 BEGIN
     n := 0; gates := 0;
     IF tick AND q.rated THEN wanted := CASE WHEN pgwork._any_ready(q.id) THEN 0 ELSE 1 END; END IF;
     FOR i IN 1 .. CASE WHEN q.gated IS NULL THEN 1 ELSE 2 END LOOP -- the gate of the queue comes second
-        keys := '{}';
-        IF tick THEN keys := pgwork._lock_gates(q.id, most / 2, start, true, keys); END IF;
-        keys := pgwork._lock_gates(q.id, most, start, false, keys);
+        half := CASE WHEN tick THEN most / 2 ELSE most END;
+        keys := pgwork._lock_gates(q.id, half, start, false, '{}');
+        IF tick AND cardinality(keys) = half THEN keys := pgwork._lock_gates(q.id, most, start, true, keys); END IF;
         IF q.rated THEN keys := keys || pgwork._lock_due(q.id, keys, most, since, tick); END IF;
         CONTINUE WHEN keys = '{}';
         gates := gates + cardinality(keys);
