@@ -271,7 +271,7 @@ chaos-mutants: chaos-programs cli
 	test/chaos/mutants.sh
 # runs with one seed after another, until so much is reached; STATE is the account, so that it can be continued
 chaos-long: chaos-programs cli
-	STATE='$(STATE)' OPERATIONS='$(OPERATIONS)' FIRINGS='$(FIRINGS)' RUNS='$(RUNS)' SECONDS_EACH='$(SECONDS_EACH)' SEED='$(SEED)' test/chaos/long.sh
+	STATE='$(STATE)' OPERATIONS='$(OPERATIONS)' FIRINGS='$(FIRINGS)' RUNS='$(RUNS)' SECONDS_EACH='$(SECONDS_EACH)' SEED='$(SEED)' PARALLEL='$(PARALLEL)' test/chaos/long.sh
 
 # Servers that are lost under load: failovers to a standby, everything killed at once, a full disk, backups. Half an hour;
 # TIMES=2: each only so often.
@@ -471,7 +471,7 @@ clean:
 help:
 	@echo 'build:  all lib shared static cli examples gen-sql clean'
 	@echo 'test:   check check-it check-asan check-ubsan check-tsan check-valgrind check-models check-abi check-fuzz cover fuzz chaos chaos-mutants chaos-long check-surroundings'
-	@echo '        chaos-long: OPERATIONS=10000000 FIRINGS=1000 STATE=FILE'
+	@echo '        chaos-long: OPERATIONS=10000000 FIRINGS=1000 PARALLEL=1 STATE=FILE'
 	@echo '        check-full: all of them, and lint; check-matrix: ./run test on each of VERSIONS="$(VERSIONS)"'
 	@echo '        a part of check-it, -asan, -ubsan, -tsan, -valgrind: TESTS="test:test_queue test:test_it_queue"'
 	@echo 'lint:   lint (lint-layers lint-circles lint-banned lint-length lint-rules lint-mutants lint-words check-header check-examples lint-tidy lint-cppcheck lint-shell)'

@@ -264,6 +264,11 @@ static void end_all(void)
 /* -- the plan ------------------------------------------------------------------------------------
  */
 
+static const char *env(const char *name)
+{
+    return getenv(name) ? getenv(name) : "";
+}
+
 /* In turn: a while with small faults only, so that it is seen how long somebody waits; then each of
  * the large ones, in an order that the seed decides. The small ones come all the time. */
 static void play(int64_t seconds)
@@ -271,6 +276,7 @@ static void play(int64_t seconds)
     const int64_t begin = now_us(), end = begin + seconds * 1000000;
     enum class heavy[C_COUNT], small[C_COUNT];
     int heavies = 0, smalls = 0, h = 0, s = 0;
+    const int64_t calm_us = (*env("CHAOS_CALM_S") ? atoll(env("CHAOS_CALM_S")) : 25) * 1000000;
 
     for (int i = 0; i < C_COUNT; i++)
         if (is_ours((enum class)i)) {
@@ -279,7 +285,7 @@ static void play(int64_t seconds)
             else
                 small[smalls++] = (enum class)i;
         }
-    int64_t next_heavy = begin + 25000000, next_checkpoint = 0;
+    int64_t next_heavy = begin + calm_us, next_checkpoint = 0;
     while (now_us() < end) {
         if (now_us() >
             next_checkpoint) { /* so that truth.c has little to read again after a crash */
@@ -303,7 +309,7 @@ static void play(int64_t seconds)
             }
         inject(heavy[h]);
         h = (h + 1) % heavies;
-        next_heavy = now_us() + (h == 0 ? 25000000 : 1000000);
+        next_heavy = now_us() + (h == 0 ? calm_us : 1000000);
     }
 }
 
@@ -386,11 +392,6 @@ static void finish(void)
     int i = 0;
     for (; i < 300 && ask(sql) != 1; i++) turn(100);
     if (i == 300) fprintf(stderr, "chaos: the server's log was not read to its end\n");
-}
-
-static const char *env(const char *name)
-{
-    return getenv(name) ? getenv(name) : "";
 }
 
 int main(int argc, char **argv)

@@ -4,14 +4,16 @@
 # verdict is UNKNOWN. After an interruption the same command continues there. A run that is invalid or fails ends the
 # script with its exit status. Its log, and the history of an invalid run, are kept beside STATE.
 # Variables: STATE (required), OPERATIONS (10000000), FIRINGS (1000), SECONDS_EACH (of a run: 600), SEED (of the first
-# run: 1), RUNS (at most so many runs in this call: 1000000).
+# run: 1), RUNS (at most so many runs in this call: 1000000), PARALLEL (so many runs at a time: 1), and those of
+# chaos.sh. CHAOS_CALM_S=3 makes the large faults twice as frequent, and the calls fewer.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 cd "$here/../.."
 : "${STATE:?must name a file outside the tree, for the results}" "${OPERATIONS:=10000000}" "${FIRINGS:=1000}"
-: "${SECONDS_EACH:=600}" "${SEED:=1}" "${RUNS:=1000000}"
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+: "${SECONDS_EACH:=600}" "${SEED:=1}" "${RUNS:=1000000}" "${PARALLEL:=1}"
+logs=$(mktemp -d)
+runs='' # those that are running: SEED:PID
+trap 'for run in $runs; do kill "${run#*:}" 2>/dev/null || :; done; rm -rf "$logs"' EXIT
 trap 'exit 130' INT TERM HUP
 touch "$STATE"
 
@@ -20,7 +22,7 @@ account() {
     awk -v seed="$1" '/; checked [0-9]+ calls in / { calls = $0; sub(/.*; checked /, "", calls); sub(/ .*/, "", calls) }
         calls && $2 ~ /^[0-9]+$/ && /^  [a-z_0-9]+ / { line = line " " $1 " " $2 }
         calls && /: NOT AVAILABLE$/ { line = line " -" $1 " 0" }
-        END { if (!calls) exit 1; print "seed", seed, "calls", calls line }' "$log"
+        END { if (!calls) exit 1; print "seed", seed, "calls", calls line }' "$logs/$1"
 }
 
 # Prints the sums over all runs as a table. Fails while a goal is not reached.
@@ -37,21 +39,33 @@ total() {
               exit missing }' "$STATE"
 }
 
-last=$(sed -n 's/^seed \([0-9]*\) .*/\1/p' "$STATE" | tail -n 1)
+# Judges a run that has ended with this exit status.
+judge() { # judge SEED STATUS
+    if [ "$2" != 0 ] && [ "$2" != 3 ]; then
+        cp "$logs/$1" "$STATE.$1.log"
+        tail -n 5 "$logs/$1"
+        echo "long: stopped at seed $1: see $STATE.$1.log"
+        exit "$2"
+    fi
+    account "$1" >>"$STATE" || { echo "long: no figures of seed $1"; exit 2; }
+    tail -n 1 "$STATE" | cut -c 1-60
+}
+
+last=$(sed -n 's/^seed \([0-9]*\) .*/\1/p' "$STATE" | sort -n | tail -n 1)
 [ -z "$last" ] || SEED=$((last + 1))
 until total >/dev/null || [ "$RUNS" -le 0 ]; do
-    code=0
-    CHAOS_KEEP='' "$here/chaos.sh" "$SECONDS_EACH" "$SEED" >"$log" 2>&1 || code=$?
-    if [ $code != 0 ] && [ $code != 3 ]; then
-        cp "$log" "$STATE.$SEED.log"
-        [ $code != 1 ] || [ ! -d build/chaos/last ] || cp -r build/chaos/last "$STATE.$SEED.history"
-        tail -n 5 "$log"
-        echo "long: stopped at seed $SEED: see $STATE.$SEED.log"
-        exit $code
-    fi
-    account "$SEED" >>"$STATE" || { echo "long: no figures of seed $SEED"; exit 2; }
-    tail -n 1 "$STATE" | cut -c 1-60
-    SEED=$((SEED + 1)) RUNS=$((RUNS - 1))
+    first=$SEED runs=''
+    while [ "$SEED" -lt $((first + PARALLEL)) ]; do
+        CHAOS_KEEP='' CHAOS_KEEP_INVALID="$STATE.$SEED.history" "$here/chaos.sh" "$SECONDS_EACH" "$SEED" >"$logs/$SEED" 2>&1 &
+        runs="$runs $SEED:$!"
+        SEED=$((SEED + 1)) RUNS=$((RUNS - 1))
+    done
+    for run in $runs; do
+        code=0
+        wait "${run#*:}" || code=$?
+        judge "${run%:*}" "$code"
+    done
+    runs=''
 done
 code=0
 total || code=$?
