@@ -965,6 +965,29 @@ BEGIN
                           ORDER BY d.place LIMIT 1) h ON true;
 END $$;
 
+-- Groups with gated jobs that no finished job will admit soon: the group is held, is stopped by a dead letter (block),
+-- or all its places belong to jobs that wait for a retry. job: the one that stops it. since: since when the first gated
+-- job waits. Of retries it looks at the latest ones only.
+CREATE FUNCTION pgwork.group_blocked(at_most bigint DEFAULT 1000)
+RETURNS TABLE (queue text, grp text, reason text, job bigint, until timestamptz, gated bigint, since timestamptz)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
+    SELECT q.name, g.grp, CASE WHEN g.held_until > pgwork._now() THEN 'held' WHEN b.dead THEN 'dead letter' ELSE 'retry' END,
+           CASE WHEN (g.held_until > pgwork._now()) IS NOT TRUE THEN g.blocked_by END,
+           CASE WHEN g.held_until > pgwork._now() THEN g.held_until WHEN NOT b.dead THEN b.run_at END, g.gated, g.next_since
+      FROM (SELECT c.queue, c.grp, bool_or(c.dead) AS dead, min(c.run_at) AS run_at FROM (
+                (SELECT a.queue, a.gate AS grp, true AS dead, NULL::timestamptz AS run_at FROM pgwork.admitted_job a
+                  WHERE a.dead LIMIT $1) UNION ALL
+                (SELECT r.queue, r.grp, false, NULL FROM pgwork.group_rule r WHERE r.held_until > pgwork._now() LIMIT $1) UNION ALL
+                (SELECT d.queue, d.grp, false, d.run_at FROM pgwork.queue t CROSS JOIN LATERAL (
+                     SELECT d.queue, d.grp, d.run_at, d.gate FROM pgwork.delayed_job d
+                      WHERE d.queue = t.id AND d.run_at > pgwork._now() AND d.run_at < 'infinity'
+                      ORDER BY d.run_at DESC LIMIT $1) d WHERE d.grp <> '' AND d.gate IS NULL)
+            ) c GROUP BY c.queue, c.grp) b
+      JOIN pgwork.queue q ON q.id = b.queue CROSS JOIN LATERAL pgwork.group_list(q.name, b.grp) g
+     WHERE g.gated > 0 AND (b.dead OR g.held_until > pgwork._now()
+           OR g.leased = 0 AND g.admitted >= g.group_limit AND g.blocked_by IS NOT NULL)
+$$;
+
 CREATE FUNCTION pgwork.queue_limits(queue text DEFAULT NULL)
 RETURNS TABLE (queue text, queue_limit integer, rate_n integer, rate_per_ms bigint, rate_burst integer,
     next_at timestamptz, group_limit integer, group_retry text, group_rate_n integer, group_rate_per_ms bigint,
@@ -992,4 +1015,5 @@ COMMENT ON FUNCTION pgwork.group_hold IS 'Admits no job of the group for for_ms,
 COMMENT ON FUNCTION pgwork.group_unblock IS 'Ends a hold. Jobs that stop the group give up their places. Returns their number.';
 COMMENT ON FUNCTION pgwork.group_purge IS 'Deletes gated jobs of a group. Returns their number.';
 COMMENT ON FUNCTION pgwork.group_list IS 'Groups of a queue: gated and admitted jobs, limit, and the job that stops the group.';
+COMMENT ON FUNCTION pgwork.group_blocked IS 'Groups that are held, or stopped by a dead letter or by retries, while jobs wait.';
 COMMENT ON VIEW pgwork.groups IS 'All groups of all queues. group_list() returns a part.';

@@ -273,7 +273,8 @@ BEGIN
 END $$;
 
 -- The number of jobs to work on, for autoscalers: ready, leased, and delayed ones that are due within within_ms, counted
--- up to at_most. In a paused queue only the leased ones; 0 if there is no such queue.
+-- up to at_most. In a paused queue only the leased ones; 0 if there is no such queue. A queue with a semaphore has ready
+-- jobs only while a worker claims. So as many gated ones count as the semaphore has permits that its jobs do not hold.
 CREATE FUNCTION pgwork.demand(queue text, at_most bigint DEFAULT 10000, within_ms bigint DEFAULT 0) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
 DECLARE q pgwork.queue; d record; soon timestamptz; waits bigint;
@@ -285,6 +286,9 @@ BEGIN
     IF q.paused THEN RETURN coalesce(d.leased, 0); END IF;
     soon := pgwork._now() + within_ms * interval '1 ms';
     SELECT count(*) INTO waits FROM (SELECT FROM pgwork.delayed_job j WHERE j.queue = q.id AND j.run_at <= soon LIMIT at_most) j;
+    waits := waits + (SELECT count(*) FROM pgwork.semaphore s CROSS JOIN LATERAL (
+        SELECT FROM pgwork.delayed_job j WHERE j.queue = q.id AND j.gate = '' LIMIT greatest(s.permits - d.leased, 0)) j
+         WHERE s.id = (q.rate).semaphore);
     RETURN least(coalesce(d.ready + d.leased, 0) + waits, at_most);
 END $$;
 
@@ -299,7 +303,7 @@ COMMENT ON FUNCTION pgwork.queue_counts(text) IS 'What the workers of a queue, o
 COMMENT ON FUNCTION pgwork.worker_list(text) IS 'Workers that have reported within 30 s, a row for each of their queues, and their jobs that have run for at least a second.';
 COMMENT ON FUNCTION pgwork.overdue(bigint) IS 'By queue, jobs whose lease ended and delayed jobs whose time came, at least two seconds ago, and since when the oldest ones. Reads at most at_most rows of a lane.';
 COMMENT ON FUNCTION pgwork.leased_list(text, bigint, bigint) IS 'Leased jobs in the order of their ids. Its cost depends on the leases, not on the jobs that are ready.';
-COMMENT ON FUNCTION pgwork.demand(text, bigint, bigint) IS 'The number of ready jobs, leased jobs, and delayed jobs due within within_ms, up to at_most, for autoscalers. 0: no such queue.';
+COMMENT ON FUNCTION pgwork.demand(text, bigint, bigint) IS 'The number of jobs that workers could run: ready, leased, delayed and due within within_ms, waiting for a free permit. Counts up to at_most, for autoscalers. 0: no such queue.';
 COMMENT ON VIEW pgwork.workers IS 'Workers that have reported within 30 s, a row for each of their queues.';
 COMMENT ON VIEW pgwork.minutes IS 'What happened in each queue by minute, for a week; minutes without a change have no row.';
 

@@ -43,7 +43,7 @@ DECLARE
     viewers CONSTANT text[] := ARRAY[
         'depth', 'queue_list', 'job_list', 'absent', 'lock_list', 'sema_list', 'sema_holders', 'cron_next', 'cron_times',
         'table_list', 'foreign_locks', 'sees_payloads', 'queue_counts', 'worker_list', 'overdue', 'leased_list', 'demand', 'job_search',
-        'dead_errors', 'error_sort', 'queue_holds', 'queue_limits', 'gated_ms', 'rate_list', 'group_list', 'job_attempts'];
+        'dead_errors', 'error_sort', 'queue_holds', 'queue_limits', 'gated_ms', 'rate_list', 'group_list', 'group_blocked', 'job_attempts'];
     workers CONSTANT text[] := ARRAY[
         'enqueue', 'enqueue_many', 'claim', 'claim_batch', 'extend', 'complete', 'fail', 'snooze', 'hold', 'release', 'absent', 'idle', 'awake', 'set_aside',
         'reap', 'promote', 'prune', 'maintain', 'heartbeat', 'queue_list', 'worker_report', 'group_hold', 'group_list', 'progress', 'job_progress',

@@ -40,6 +40,7 @@ static const doctor_check doctor_schema[] = {{PGW__SQL_DOCTOR_LOCKS, "locks"},
                                              {PGW__SQL_DOCTOR_UPKEEP, "reaper"},
                                              {PGW__SQL_DOCTOR_TABLES, "registered tables"},
                                              {PGW__SQL_DOCTOR_QUEUES, "queues"},
+                                             {PGW__SQL_DOCTOR_GATED, "gated jobs"},
                                              {PGW__SQL_DOCTOR_SCHEDULES, "schedules"}};
 
 typedef struct doctor_ctx {

@@ -318,6 +318,70 @@ void test_the_doctor_names_jobs_that_nobody_claims(void)
     ASSERT_HAS("good queues: ", visit(h)->text);
 }
 
+/* Says since when the jobs that exist now have waited. */
+static void age_gated_jobs(const char *interval)
+{
+    char sql[200];
+
+    snprintf(sql, sizeof(sql),
+             "UPDATE pgwork.delayed_job SET created_at = now() - interval '%s' WHERE gate IS NOT "
+             "NULL",
+             interval);
+    pgtemp_exec(sql);
+}
+
+void test_the_doctor_names_groups_whose_jobs_wait(void)
+{
+    pgtemp_exec("SELECT pgwork.queue_create('sync', max_attempts => 1);"
+                "SELECT pgwork.group_set('sync', group_retry => 'block');"
+                "SELECT pgwork.enqueue('sync', grp => g) FROM unnest('{a,a,b b,c,c}'::text[]) g;"
+                "SELECT pgwork.group_hold('sync', 'b b'), pgwork.group_hold('sync', 'd', 3600000);"
+                "SELECT pgwork.enqueue('sync', grp => 'd');"
+                "SELECT f.status FROM pgwork.claim('{sync}', 1, 'x') c CROSS JOIN LATERAL"
+                " pgwork.fail('sync', ARRAY[c.id], ARRAY[c.token], 'no') f");
+    ASSERT_HAS("good gated jobs: no group is blocked", visit(h)->text);
+    age_gated_jobs("2 hours");
+    ASSERT_HAS("note gated jobs: queue \"sync\": group \"a\" is stopped by dead letter ",
+               visit(h)->text);
+    ASSERT_HAS("its first gated job has waited for 02:00:0", visit(h)->text);
+    ASSERT_HAS("go on without it", visit(h)->text);
+    ASSERT_HAS("note gated jobs: queue \"sync\": group \"b b\" is held, and", visit(h)->text);
+    ASSERT_HAS("1 more groups are in the same state | Run `pgwork groups unblock 'sync' 'b b'` to "
+               "end the hold.",
+               visit(h)->text);
+    pgtemp_exec("SELECT pgwork.group_unblock('sync', g) FROM unnest('{a,b b}'::text[]) g");
+    ASSERT_HAS("group \"d\" is held until ", visit(h)->text);
+    TEST_ASSERT_NULL(strstr(visit(h)->text, "dead letter "));
+    pgtemp_exec("SELECT pgwork.queue_drop('sync', true)");
+}
+
+void test_the_doctor_names_groups_that_wait_for_a_retry(void)
+{
+    pgtemp_exec("SELECT pgwork.queue_create('sync');"
+                "SELECT pgwork.enqueue('sync', grp => 'a') FROM generate_series(1, 2);"
+                "SELECT f.status FROM pgwork.claim('{sync}', 1, 'x') c CROSS JOIN LATERAL"
+                " pgwork.fail('sync', ARRAY[c.id], ARRAY[c.token], 'no', 3600000) f");
+    age_gated_jobs("6 min");
+    ASSERT_HAS("group \"a\" waits for the retry of job ", visit(h)->text);
+    ASSERT_HAS("Run `pgwork groups unblock 'sync' 'a'` to run the next jobs before the retry.",
+               visit(h)->text);
+    pgtemp_exec("SELECT pgwork.queue_drop('sync', true)");
+}
+
+void test_the_doctor_names_queues_with_a_semaphore_and_no_worker(void)
+{
+    pgtemp_exec("SELECT pgwork.sema_create('gpu', 2), pgwork.queue_create('train');"
+                "SELECT pgwork.queue_semaphore('train', 'gpu'), pgwork.enqueue('train')");
+    ASSERT_HAS("good gated jobs: ", visit(h)->text);
+    age_gated_jobs("6 min");
+    ASSERT_HAS("note gated jobs: queue \"train\": jobs wait for permits of semaphore \"gpu\" since",
+               visit(h)->text);
+    ASSERT_HAS("`pgwork sem list 'gpu'` shows who holds permits.", visit(h)->text);
+    pgtemp_exec("SELECT count(*) FROM pgwork.claim('{train}', 1, 'x')");
+    ASSERT_HAS("good gated jobs: ", visit(h)->text);
+    pgtemp_exec("SELECT pgwork.queue_drop('train', true), pgwork.sema_drop('gpu', true)");
+}
+
 void test_many_dead_letters_are_not_counted_to_the_end(void)
 {
     ASSERT_ST(PGW_OK, pgw_queue_create(h, "many", NULL), h);

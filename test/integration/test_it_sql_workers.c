@@ -230,3 +230,16 @@ void test_demand_counts_what_can_be_worked_on_and_no_further_than_asked(void)
     TEST_ASSERT_EQUAL_INT64(1, kit_number(b, "SELECT pgwork.demand('q')"));
     kit_refused(a, "PW001", "within_ms", "SELECT pgwork.demand('q', 1, -1)");
 }
+
+void test_demand_of_a_queue_with_a_semaphore_does_not_wait_for_a_worker(void)
+{
+    struct took job;
+
+    kit_do(a, "SELECT pgwork.sema_create('gpu', 2)");
+    kit_do(a, "SELECT pgwork.queue_semaphore('q', 'gpu')");
+    for (int i = 0; i < 5; i++) kit_put(a, "q");
+    TEST_ASSERT_EQUAL_INT64(2, kit_number(b, "SELECT pgwork.demand('q')"));
+    TEST_ASSERT_EQUAL_INT(1, kit_claim(a, "q", 1, &job));
+    TEST_ASSERT_EQUAL_INT64(2, kit_number(b, "SELECT pgwork.demand('q')"));
+    TEST_ASSERT_EQUAL_INT64(1, kit_number(b, "SELECT pgwork.demand('q', 1)"));
+}
