@@ -509,8 +509,9 @@ static void worker_rest(pgw_worker *w)
     atomic_fetch_add(&w->n.empty_claims, 1);
     w->loop.fell_short = false;
     pthread_mutex_lock(&w->pool->lock);
-    w->loop.found_none = w->shared.ready.count + w->shared.running + w->shared.done.count == 0 &&
-                         !pgw__kind_expects(w->pool, pgw__clock_us()) && !w->loop.rated;
+    w->loop.found_none =
+        w->shared.ready.count + w->shared.waiting + w->shared.running + w->shared.done.count == 0 &&
+        !pgw__kind_expects(w->pool, pgw__clock_us()) && !w->loop.rated;
     pthread_mutex_unlock(&w->pool->lock);
     if (w->loop.registered) {
         worker_await_wakeup(w);
@@ -1116,10 +1117,22 @@ static pgw_status worker_run(pgw_worker *w, pgw_stop *stop)
     return PGW_ETIMEDOUT;
 }
 
-static void worker_set_runs(pgw__pool *p, bool runs)
+/* False if it runs already, or handlers of its last run do. */
+static bool worker_begin(pgw__pool *p)
+{
+    bool may;
+
+    pthread_mutex_lock(&p->lock);
+    may = !p->runs && p->owners <= 1;
+    if (may) p->runs = true;
+    pthread_mutex_unlock(&p->lock);
+    return may;
+}
+
+static void worker_end(pgw__pool *p)
 {
     pthread_mutex_lock(&p->lock);
-    p->runs = runs;
+    p->runs = false;
     pthread_mutex_unlock(&p->lock);
 }
 
@@ -1128,10 +1141,9 @@ pgw_status pgw_worker_run(pgw_worker *w, pgw_stop *stop)
     pgw_status st;
 
     if (w == NULL) return PGW_EINVAL;
-    if (pgw__worker_runs(w->pool)) return PGW_EMISUSE;
-    worker_set_runs(w->pool, true);
+    if (!worker_begin(w->pool)) return PGW_EMISUSE;
     st = worker_run(w, stop);
     for (size_t i = 0; i < w->pool->sources_count; i++) w->pool->sources[i]->loop.stop = NULL;
-    worker_set_runs(w->pool, false);
+    worker_end(w->pool);
     return st;
 }

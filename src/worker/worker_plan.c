@@ -31,11 +31,13 @@ static bool plan_rush(const pgw__worker_view *v)
 }
 
 /* Jobs for idle handlers, or the prefetch if that is more. Refilling it by halves keeps round
- * trips few and handlers busy. An empty prefetch is refilled at once. In the calling thread claims
- * and handlers alternate, so early claims are useless. */
+ * trips few and handlers busy. An empty prefetch is refilled at once, but not while prefetched jobs
+ * are requeued because handlers take long. In the calling thread claims and handlers alternate, so
+ * early claims are useless. */
 static int plan_claim_size(const pgw__worker_view *v)
 {
-    const int most = v->prefetch > v->n.free ? v->prefetch : v->n.free;
+    const int ahead = v->stale ? 0 : v->prefetch;
+    const int most = ahead > v->n.free ? ahead : v->n.free;
     const int space = most - v->n.ready;
 
     if (plan_is_over(v) || v->no_heartbeat || space <= 0 || v->now < v->n.hold_until) return 0;
@@ -71,9 +73,11 @@ static bool plan_flush_all(const pgw__worker_view *v)
  * requeued if the server answers. */
 static bool plan_end(const pgw__worker_view *v)
 {
+    const int prefetched = v->n.ready + v->n.waiting;
+
     if (v->stops > 1 && v->now >= v->end_at)
-        return v->n.ready == 0 && (v->n.done == 0 || v->now < v->call_at);
-    return plan_is_over(v) && v->n.ready + v->n.running + v->n.done == 0;
+        return prefetched == 0 && (v->n.done == 0 || v->now < v->call_at);
+    return plan_is_over(v) && prefetched + v->n.running + v->n.done == 0;
 }
 
 static int64_t plan_wait_ms(const pgw__worker_view *v)

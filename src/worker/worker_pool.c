@@ -214,7 +214,7 @@ pgw_status pgw__worker_admit(pgw_worker *w, pgw_batch *batch, int64_t since, int
     pgw__report_claimed(w, c, since, server_us);
     pool_add(w, c);
     w->shared.done_before = w->shared.done.count;
-    if (pgw__batch_quarantined(batch)) {
+    if (pgw__batch_quarantined(batch) && c->tasks[0].stage != PGW__DONE) {
         w->shared.quarantined = &c->tasks[0];
         w->shared.hold_until = INT64_MAX;
     }

@@ -67,8 +67,8 @@ static void progress_answer(pgw_worker *w, pgw *h, pgw_task *t)
 
     t->taskset->open++; /* it stays in memory */
     if (pgw__pq_check_session(h) == PGW_OK) {
-        pthread_mutex_unlock(&w->pool->lock);
         progress_limit(w, h);
+        pthread_mutex_unlock(&w->pool->lock);
         st = pgw_progress_read(h, pgw_job_queue(t->job), t->ref.id, &before);
         if (h == w->loop.h) pgw_set_timeout(h, PGW_DEFAULT);
         pthread_mutex_lock(&w->pool->lock);

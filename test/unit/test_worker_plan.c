@@ -53,10 +53,27 @@ void test_idle_handlers_get_jobs_whatever_the_prefetch(void)
     TEST_ASSERT_EQUAL_INT(8, next().claim);
 }
 
+void test_it_does_not_end_while_jobs_wait_for_others_of_their_kind(void)
+{
+    v.drain = v.found_none = true;
+    v.n.waiting = 1;
+    TEST_ASSERT_FALSE(next().end);
+    v.stops = 2;
+    v.end_at = v.now;
+    TEST_ASSERT_FALSE(next().end);
+    TEST_ASSERT_TRUE(next().release);
+    v.n.waiting = 0;
+    TEST_ASSERT_TRUE(next().end);
+}
+
 void test_prefetched_jobs_that_no_handler_will_take_soon_are_requeued(void)
 {
     v.stale = true;
     TEST_ASSERT_FALSE(next().release);
+    TEST_ASSERT_EQUAL_INT(0, next().claim); /* they would be requeued, too */
+    v.n.free = 2;
+    TEST_ASSERT_EQUAL_INT(2, next().claim);
+    v.n.free = 0;
     v.n.ready = 1;
     TEST_ASSERT_TRUE(next().release);
 }
