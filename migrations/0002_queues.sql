@@ -170,10 +170,10 @@ BEGIN
     RETURN gone;
 END $$;
 
--- The tables whose rows belong to a queue.
+-- The tables whose rows belong to a queue. A reaper rewrites rows of the last five, and would wait for a queue_drop().
 CREATE FUNCTION pgwork._places() RETURNS text[] LANGUAGE sql IMMUTABLE
-RETURN string_to_array('live_job,delayed_job,dead_job,done_job,cancel_request,unique_key,operation,mark,expiring_job,'
-                       'group_rule,admitted_job,gate_event,gate_mark,gate_rate,hold,total,minute,job_history', ',');
+RETURN string_to_array('live_job,delayed_job,dead_job,done_job,cancel_request,unique_key,operation,expiring_job,hold,'
+                       'group_rule,admitted_job,gate_event,job_history,mark,gate_mark,gate_rate,total,minute', ',');
 
 CREATE FUNCTION pgwork.queue_drop(queue text, force boolean DEFAULT false) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -193,7 +193,7 @@ BEGIN
         RAISE EXCEPTION 'queue "%" still has jobs', q.name
             USING ERRCODE = 'PW006', HINT = 'delete them with pgwork.queue_purge(), or pass force => true';
     END IF;
-    FOREACH place IN ARRAY pgwork._places() LOOP
+    FOREACH place IN ARRAY (pgwork._places())[:13] LOOP -- prune() deletes the rest
         EXECUTE format('DELETE FROM pgwork.%I j WHERE j.queue = $1', place) USING q.id;
     END LOOP;
 END $$;

@@ -1,11 +1,11 @@
 -- 0007: functions for the reaper's loop, and for operators who manage dead letters. All work in
 -- limited batches, skip locked rows, and are safe to run concurrently.
 
--- A job that cannot be moved (a trigger fails, or its row is damaged) must not block others. It is recorded, and tried
--- again after growing pauses. Returns the record if the job is in such a pause. (The planner inlines it.)
+-- A job that cannot be moved (a trigger fails, or its row is damaged) blocks no others. It is recorded, and tried again
+-- after pauses of up to ten minutes. Returns the record if the job is in such a pause. (The planner inlines it.)
 CREATE FUNCTION pgwork._resting(queue integer, id bigint) RETURNS SETOF pgwork.stuck_job LANGUAGE sql STABLE AS $$
     SELECT * FROM pgwork.stuck_job s
-     WHERE s.queue = _resting.queue AND s.id = _resting.id AND s.again_at > pgwork._now()
+     WHERE s.queue = _resting.queue AND s.id = _resting.id AND s.again_at - pgwork._now() BETWEEN '1 us' AND '601 s'
 $$;
 
 -- Errors of class 22 quote a value, so their text is not kept.
@@ -24,7 +24,7 @@ CREATE FUNCTION pgwork._is_passing(state text) RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN state ~ '^(25|40|53|55P03|57|58)';
 
 -- Jobs of expired leases of a queue, up to `batch`. Claims take positions in order, so leased rows lie before
--- ready rows: reading a lane ends when a thousand rows above the mark have no lease, unless `whole`.
+-- ready rows: reading a lane ends when a thousand rows above the mark have no lease, nor may get one, unless `whole`.
 CREATE FUNCTION pgwork._expired(queue integer, batch integer, whole boolean, OUT ids bigint[], OUT tokens uuid[])
 LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
 DECLARE
@@ -36,10 +36,10 @@ BEGIN
         SELECT r.i - 1, m.floors[r.i] FROM unnest(pgwork._first_rows(queue, m.floors)) WITH ORDINALITY r (pos, i)
          WHERE r.pos IS NOT NULL LOOP
         LOOP
-            SELECT count(*) AS rows, count(s.token) AS leases, max(s.pos) AS last,
+            SELECT count(*) AS rows, count(*) FILTER (WHERE s.touched) AS leases, max(s.pos) AS last,
                    array_agg(DISTINCT s.pos) FILTER (WHERE s.lease_until < now_is) AS expired INTO chunk
-              FROM (SELECT j.pos, j.token, CASE WHEN j.token IS NOT NULL THEN j.lease_until END AS lease_until
-                      FROM pgwork.live_job j
+              FROM (SELECT j.pos, CASE WHEN j.token IS NOT NULL THEN j.lease_until END AS lease_until,
+                           j.token IS NOT NULL OR j.xmax <> '0' AS touched FROM pgwork.live_job j
                      WHERE j.queue = _expired.queue AND j.lane = its_lane::smallint AND j.pos > after
                      ORDER BY j.pos LIMIT 1000) s;
             -- Checked again under the row's lock: a holder may have extended or completed meanwhile.
@@ -65,7 +65,7 @@ END $$;
 -- starts with attempt 0, and without its unique key, which may belong to another job.
 CREATE FUNCTION pgwork._promote(q pgwork.queue, ids bigint[], dead boolean) RETURNS bigint LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
-DECLARE now_is CONSTANT timestamptz := pgwork._now(); moved bigint;
+DECLARE now_is CONSTANT timestamptz := pgwork._now(); moved CONSTANT bigint := cardinality(ids); n bigint;
 BEGIN
     PERFORM pg_current_xact_id(); -- before the first position, see 0004_marks.sql
     ids := pgwork._to_gates(q, ids, dead);
@@ -82,8 +82,8 @@ BEGIN
     SELECT least(s.run_at, now_is), s.created_at, s.queue, 2 * s.priority + 1, s.attempt, s.max_attempts,
            s.lease_ms, s.id, s.id, s.kind, s.key, s.error, s.tags, s.payload, s.body, s.grp, s.expires_at, s.meta
       FROM (SELECT * FROM d UNION ALL SELECT * FROM l ORDER BY run_at, id OFFSET 0) s;
-    GET DIAGNOSTICS moved = ROW_COUNT;
-    PERFORM pgwork._wake(q.name, moved) WHERE moved > 0 AND q.notify;
+    GET DIAGNOSTICS n = ROW_COUNT;
+    PERFORM pgwork._wake(q.name, n) WHERE n > 0 AND q.notify;
     RETURN moved;
 END $$;
 
@@ -121,8 +121,8 @@ BEGIN
 END $$;
 
 -- Moves rows that no claim can lease or return to lane 31, which no claim reads: otherwise each claim
--- of their queues would fail. Checks the first thousand ready rows. The reaper returns these jobs at
--- again_at. Does nothing if all rows fail: then the cause is not a job.
+-- of their queues would fail. Checks as many ready rows as one claim can take. The reaper returns these
+-- jobs at again_at. Does nothing if all rows fail: then the cause is not a job.
 CREATE FUNCTION pgwork.set_aside(queues text[]) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 DECLARE one record; put bigint := 0; sound boolean := false;
@@ -131,7 +131,7 @@ BEGIN
          CROSS JOIN LATERAL unnest(m.lanes, m.starts, m.stops) r (lane, start, stop)
          CROSS JOIN LATERAL (SELECT j.ctid AS at, coalesce(j.id, j.pos) AS id, j.lane FROM pgwork.live_job j
                               WHERE j.queue = t.id AND j.lane = r.lane AND j.pos > r.start AND j.pos <= r.stop
-                                AND j.token IS NULL ORDER BY j.pos LIMIT 1000 FOR UPDATE SKIP LOCKED) j
+                                AND j.token IS NULL ORDER BY j.pos LIMIT 10000 FOR UPDATE SKIP LOCKED) j
          WHERE t.name = ANY (queues) LOOP
         BEGIN
             PERFORM octet_length(j::text) FROM pgwork.live_job j WHERE j.ctid = one.at;
@@ -157,11 +157,11 @@ EXCEPTION WHEN SQLSTATE 'PW000' THEN
 END $$;
 
 -- Makes jobs that were set aside ready again, at new positions.
-CREATE FUNCTION pgwork._bring_back(queue integer) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION pgwork._bring_back(queue integer) RETURNS void LANGUAGE plpgsql SET lock_timeout = '50ms' AS $$
 DECLARE s pgwork.stuck_job;
 BEGIN
     FOR s IN SELECT * FROM pgwork.stuck_job t WHERE t.queue = _bring_back.queue AND t.lane IS NOT NULL
-                AND t.again_at < pgwork._now() FOR UPDATE SKIP LOCKED LOOP
+                AND NOT EXISTS (SELECT FROM pgwork._resting(t.queue, t.id)) FOR UPDATE SKIP LOCKED LOOP
         BEGIN
             PERFORM pg_current_xact_id(); -- before the position, see 0004_marks.sql
             UPDATE pgwork.live_job j SET lane = s.lane, pos = nextval('pgwork.position')
@@ -195,7 +195,7 @@ LANGUAGE plpgsql AS $$
 DECLARE q pgwork.queue; lot record; taken record;
 BEGIN
     returned := 0; died := 0;
-    FOR q IN SELECT * FROM pgwork._used_queues(queue) t ORDER BY t.id LOOP
+    FOR q IN SELECT * FROM pgwork._used_queues(queue) t ORDER BY random() LOOP
         PERFORM pgwork._bring_back(q.id);
         BEGIN
             SELECT * INTO lot FROM pgwork._expired(q.id, (batch - returned - died)::integer, whole);
@@ -229,8 +229,8 @@ DECLARE
 BEGIN
     PERFORM pgwork._check_range('batch', batch, 1, 100000);
     promoted := 0;
-    FOR q IN SELECT * FROM pgwork.queue t WHERE EXISTS (
-                 SELECT FROM pgwork.delayed_job d WHERE d.queue = t.id AND d.run_at <= now_is OFFSET 0) ORDER BY 1 LOOP
+    FOR q IN SELECT * FROM pgwork.queue t WHERE EXISTS (SELECT FROM pgwork.delayed_job d
+              WHERE d.queue = t.id AND d.run_at <= now_is OFFSET 0) ORDER BY random() LOOP
         LOOP -- again if stuck jobs made the batch smaller
             ids := ARRAY(SELECT d.id FROM pgwork.delayed_job d WHERE d.queue = q.id AND d.run_at <= now_is
                             AND NOT EXISTS (SELECT FROM pgwork._resting(d.queue, d.id))
@@ -271,10 +271,10 @@ CREATE FUNCTION pgwork.prune(batch integer DEFAULT 1000) RETURNS bigint LANGUAGE
 SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
 DECLARE
     now_is CONSTANT timestamptz := pgwork._now();
-    pruned bigint := 0; n bigint; part record; gaps record; -- between the ids of queues
+    history bigint; pruned bigint := 0; n bigint; part record; gaps record; -- between the ids of queues
 BEGIN
     PERFORM pgwork._check_range('batch', batch, 1, 100000), pgwork._settle_cancels(batch), pgwork._sum_reports();
-    pruned := pgwork._prune_history(batch);
+    history := pgwork._prune_history(batch);
     DELETE FROM pgwork.stuck_job s -- no reaper has tried it since
      WHERE s.ctid = ANY (ARRAY(SELECT d.ctid FROM pgwork.stuck_job d
                                 WHERE d.again_at < now_is - interval '1 hour' FOR UPDATE SKIP LOCKED));
@@ -296,7 +296,7 @@ BEGIN
         GET DIAGNOSTICS n = ROW_COUNT; pruned := pruned + n;
         EXIT WHEN pruned >= batch;
     END LOOP;
-    RETURN pruned + CASE WHEN pruned < batch THEN pgwork.table_prune((batch - pruned)::integer) ELSE 0 END;
+    RETURN history + pruned + CASE WHEN pruned < batch THEN pgwork.table_prune((batch - pruned)::integer) ELSE 0 END;
 END $$;
 
 -- Reports jobs that could not be moved, for the log: each job once, as many as fit into a line of 1 KB.
@@ -347,9 +347,9 @@ BEGIN
             -- After a time without a reaper, leased rows may be behind many ready rows.
             SELECT r.returned, r.died INTO reaped, died
               FROM pgwork._reap(NULL, batch, began > t.reaped_at + interval '10 s') r;
-            stuck := pgwork._report_stuck();
-            t.reaped_at := CASE WHEN reaped + died < batch THEN began ELSE '-infinity' END;
-            t.reap_ms := least(pgwork._ms(at), 1000);
+            stuck := pgwork._report_stuck(); t.reap_ms := least(pgwork._ms(at), 1000);
+            t.reaped_at := CASE WHEN reaped + died < batch AND (SELECT min(e.at) > began FROM pgwork.expiring_job e)
+                                     IS NOT FALSE THEN began ELSE '-infinity' END;
         END IF; at := clock_timestamp();
         IF first OR began NOT BETWEEN t.pruned_at AND t.pruned_at + greatest(1, t.prune_ms * 0.019) * interval '1s' THEN
             BEGIN -- a trigger or a damaged row may make it fail: jobs must not wait for that
@@ -368,8 +368,8 @@ BEGIN
         DELETE FROM pgwork.reaper_tick p WHERE p.version = prev.version;
     END IF;
     next_ms := CASE WHEN greatest(reaped + died, promoted, pruned) >= batch THEN 0
-                    ELSE greatest(1, least(next_ms, CASE WHEN t.settled THEN 250 ELSE 100 END),
-                                  least(4 * tick_ms, 1000)) END;
+                    ELSE greatest(CASE WHEN promoted = 0 AND next_ms = 0 THEN 50 ELSE 1 END, least(4 * tick_ms, 1000),
+                                  least(next_ms, CASE WHEN t.settled THEN 250 ELSE 100 END)) END; -- 50: it is locked
 END $$;
 
 -- All other sessions wait meanwhile. CLUSTER keeps rows that an older snapshot can see, and would free

@@ -137,7 +137,7 @@ BEGIN
             UPDATE pgwork.expiring_job e SET at = now_is + interval '5 s'
              WHERE e.queue = lot.queue AND e.id = ANY (there);
         END LOOP;
-        EXIT WHEN met < batch OR died >= batch OR clock_timestamp() > began + interval '500 ms';
+        EXIT WHEN met < batch OR died >= batch OR clock_timestamp() > began + interval '50 ms';
     END LOOP;
     RETURN died;
 END $$;

@@ -25,7 +25,8 @@ BEGIN
     PERFORM FROM pgwork.heartbeat b WHERE b.role = heartbeat.role AND b.name = heartbeat.name AND b.pid = pg_backend_pid()
                                  AND b.at BETWEEN clock_timestamp() - interval '5 s' AND clock_timestamp();
     IF FOUND THEN RETURN; END IF;
-    DELETE FROM pgwork.heartbeat b WHERE b.at < clock_timestamp() - interval '1 day';
+    DELETE FROM pgwork.heartbeat b WHERE b.ctid = ANY (ARRAY( -- never waits for another session
+        SELECT o.ctid FROM pgwork.heartbeat o WHERE o.at < clock_timestamp() - interval '1 day' FOR UPDATE SKIP LOCKED));
     INSERT INTO pgwork.heartbeat AS b (role, name, pid, at) VALUES (role, name, pg_backend_pid(), clock_timestamp())
         ON CONFLICT ON CONSTRAINT heartbeat_pkey DO UPDATE SET pid = excluded.pid, at = excluded.at;
 END $$;
@@ -114,7 +115,8 @@ BEGIN
             pgwork._refuse_unless(n BETWEEN 1 AND 64, 'queues', n || ' queues', '1..64'),
             pgwork._refuse_unless(cardinality(versions) = n AND cardinality(running) = n AND cardinality(counts) = 56 * n, 'counts',
                                   cardinality(counts) || ' numbers', 56 * n || ', and one element of versions and of running per queue'),
-            pgwork._refuse_unless(0 <= ALL (counts), 'counts', 'a number below 0', 'at least 0'),
+            pgwork._refuse_unless(0 <= ALL (counts) AND 1000000000000000 >= ALL (counts), 'counts',
+                                  'a number below 0 or above 10^15', '0..1000000000000000'),
             pgwork._check_range('jobs', coalesce(cardinality(ids), 0), 0, 1000),
             pgwork._check_range('up_ms', up_ms, 0, 3153600000000);
     WITH q AS (
@@ -184,9 +186,9 @@ BEGIN
     ) DELETE FROM pgwork.total o USING t WHERE o.queue = t.queue AND o.version = t.version
          AND EXISTS (SELECT FROM n WHERE n.queue = t.queue);
     DELETE FROM pgwork.minute m WHERE m.ctid = ANY (ARRAY(
-        SELECT o.ctid FROM pgwork.minute o WHERE o.at < now_is - interval '7 days' LIMIT 10000));
+        SELECT o.ctid FROM pgwork.minute o WHERE o.at < now_is - interval '7 days' LIMIT 100000 FOR UPDATE SKIP LOCKED));
     DELETE FROM pgwork.log_entry l WHERE l.ctid = ANY (ARRAY(
-        SELECT o.ctid FROM pgwork.log_entry o WHERE o.at < now_is - interval '90 days' LIMIT 10000));
+        SELECT o.ctid FROM pgwork.log_entry o WHERE o.at < now_is - interval '90 days' LIMIT 10000 FOR UPDATE SKIP LOCKED));
     INSERT INTO pgwork.report_sum SELECT s.*;
     DELETE FROM pgwork.report_sum p WHERE p.version = prev.version;
 END $$;
