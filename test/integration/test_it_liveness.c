@@ -289,7 +289,7 @@ static void await_jobs(int n)
     for (long long end = kit_ms() + 20000; got < n && kit_ms() < end; kit_sleep_ms(10)) {
         full_pass();
         put("'r', '{}'"); /* so that the marks move */
-        got += kit_claim(b, "q", 1, jobs);
+        got += kit_claim(b, "q", 10, jobs);
     }
     TEST_ASSERT_EQUAL_INT(n, got);
 }

@@ -477,6 +477,7 @@ static void walk(void)
     kit_expire(session[0], "q");
     kit_do(session[0], "SELECT pgwork.reap('q')");
     kit_do(session[0], "SELECT pgwork.queue_drop('q', true)");
+    kit_do(session[0], "SELECT pgwork.prune()"); /* what it leaves to reapers */
 }
 
 /* Walks as often as it should, with a seed each. */

@@ -93,6 +93,7 @@ void kit_begin(void)
 {
     pgtemp_migrate();
     pgtemp_exec("SELECT pgwork.queue_drop(name, true) FROM pgwork.queue;"
+                "SELECT pgwork.prune(100000);"
                 "SELECT pgwork.setting('implicit_queues', 'on');"
                 "SELECT pgwork.setting('low_water_marks', 'on');"
                 "SELECT pgwork.setting('max_queues', '10000');"
