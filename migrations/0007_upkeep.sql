@@ -303,7 +303,7 @@ END $$;
 CREATE FUNCTION pgwork._report_stuck(OUT news text) LANGUAGE plpgsql AS $$
 BEGIN
     WITH untold AS (SELECT s.queue, s.id, CASE WHEN s.queue = 0 THEN s.error
-                                   WHEN q.id IS NOT NULL THEN format('job %s of queue "%s": %s', s.id, q.name, s.error)
+                                   WHEN q.id IS NOT NULL THEN format('%squeue "%s": %s', 'job ' || nullif(s.id, 0) || ' of ', q.name, s.error)
                                    END AS line FROM pgwork.stuck_job s LEFT JOIN pgwork.queue q ON q.id = s.queue
          WHERE NOT s.told ORDER BY s.queue, s.id LIMIT 20 FOR UPDATE OF s SKIP LOCKED
     ), fit AS (SELECT * FROM (SELECT u.*, row_number() OVER w AS n, sum(octet_length(u.line) + 2) OVER w AS bytes
