@@ -2,6 +2,7 @@
  * 600 lines: every promise of the worker against one server in memory, with the handlers below. */
 #include "unity.h"
 
+#include <limits.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -38,6 +39,8 @@ static pgw_conf *conf;
 static pgw_stop *stop;
 static pgw_worker *w;
 static pgw_worker_stats stats;
+static pthread_t thread; /* the worker's, ... */
+static bool runs_beside; /* ... if there is one */
 static atomic_int called, phase, seen;
 static const char *const one[] = {"q"};
 static const char *const two[] = {"q", "r"};
@@ -58,8 +61,40 @@ void setUp(void)
     pgw_conf_set(conf, "reconnect.cap_ms", "3");
 }
 
+static void nap(int ms)
+{
+    poll(NULL, 0, ms);
+}
+
+static pgw_status join(void)
+{
+    void *st;
+
+    pthread_join(thread, &st);
+    runs_beside = false;
+    return (pgw_status)(intptr_t)st;
+}
+
+/* After a test that failed: neither the worker nor its handlers may outlive what they use. A
+ * handler that was left behind frees the worker, and must not see the next test begin. */
+static void end_what_runs(void)
+{
+    int i;
+
+    atomic_store(&phase, INT_MAX);
+    if (runs_beside) {
+        for (i = 0; i < FAKE_VERBS; i++) fake_fails((fake_verb)i, PGW_OK, 0, 0);
+        fake_hangs(false);
+        pgw_stop_notify(stop);
+        pgw_stop_notify(stop);
+        join();
+    }
+    for (i = 0; i < 20000 && w != NULL && pgw__worker_runs(w->pool); i++) nap(1);
+}
+
 void tearDown(void)
 {
+    end_what_runs();
     pgw_worker_free(w);
     pgw_stop_free(stop);
     pgw_conf_free(conf);
@@ -91,17 +126,18 @@ static void *run_in_thread(void *arg)
     return (void *)(intptr_t)pgw_worker_run(w, stop);
 }
 
-static void start(pgw_handler_fn *fn, pthread_t *thread)
+static void begin(void)
+{
+    TEST_ASSERT_EQUAL_INT(0, pthread_create(&thread, NULL, run_in_thread, NULL));
+    runs_beside = true;
+}
+
+static void start(pgw_handler_fn *fn)
 {
     TEST_ASSERT_EQUAL_INT(
         PGW_OK, pgw_worker_new(
                     conf, &(pgw_worker_spec){sizeof(pgw_worker_spec), one, 1, fn, NULL, NULL}, &w));
-    TEST_ASSERT_EQUAL_INT(0, pthread_create(thread, NULL, run_in_thread, NULL));
-}
-
-static void nap(int ms)
-{
-    poll(NULL, 0, ms);
+    begin();
 }
 
 /* Waits for a value, or fails. */
@@ -329,15 +365,14 @@ static pgw_verdict first_is_held(pgw_task *task, void *arg)
 
 static void run_until_done(int done)
 {
-    pthread_t thread;
     int i;
 
-    start(first_is_held, &thread);
+    start(first_is_held);
     for (i = 0; i < 20000 && fake_count(FAKE_DONE) < done; i++) nap(1);
     TEST_ASSERT_EQUAL_INT(done, fake_count(FAKE_DONE));
     TEST_ASSERT_EQUAL_INT(FAKE_LEASED, fake_state_of(1));
     atomic_store(&phase, 1);
-    pthread_join(thread, NULL);
+    join();
 }
 
 void test_a_long_job_does_not_hold_back_the_results_of_others(void)
@@ -361,7 +396,6 @@ void test_results_are_sent_before_their_lease_ends_whatever_the_flush_time(void)
 /* Its claim's first result waits for others, and its lease is the longer one. */
 void test_a_result_waits_no_longer_than_its_own_lease_allows(void)
 {
-    pthread_t thread;
     int64_t due_at = 0, late = 0;
     int i, done = 0;
 
@@ -370,7 +404,7 @@ void test_a_result_waits_no_longer_than_its_own_lease_allows(void)
     set("worker.concurrency", "2");
     set("worker.prefetch", "3");
     set("worker.flush_ms", "10000");
-    start(first_is_held, &thread);
+    start(first_is_held);
     for (i = 0; i < 20000 && done < 2; i++, nap(1)) {
         pthread_mutex_lock(&w->pool->lock);
         done = w->shared.done.count + fake_count(FAKE_DONE);
@@ -381,7 +415,7 @@ void test_a_result_waits_no_longer_than_its_own_lease_allows(void)
         pthread_mutex_unlock(&w->pool->lock);
     }
     atomic_store(&phase, 1);
-    pthread_join(thread, NULL);
+    join();
     TEST_ASSERT_EQUAL_INT(2, done);
     TEST_ASSERT_LESS_OR_EQUAL_INT64(late, due_at);
 }
@@ -408,7 +442,6 @@ static void a_thread_claims_meanwhile(void)
 
 void test_a_quarantined_job_does_not_begin_while_results_are_on_their_way(void)
 {
-    pthread_t thread;
     bool there = false;
     int i;
 
@@ -417,7 +450,7 @@ void test_a_quarantined_job_does_not_begin_while_results_are_on_their_way(void)
     fake_on_complete(a_thread_claims_meanwhile);
     set("worker.concurrency", "2");
     set("worker.prefetch", "1");
-    start(beside_a_quarantined_job, &thread);
+    start(beside_a_quarantined_job);
     await(&called, 2);
     for (i = 0; i < 20000 && !there; i++, nap(1)) {
         pthread_mutex_lock(&w->pool->lock);
@@ -426,7 +459,7 @@ void test_a_quarantined_job_does_not_begin_while_results_are_on_their_way(void)
     }
     TEST_ASSERT_TRUE(there);
     atomic_store(&phase, 1);
-    pthread_join(thread, NULL);
+    join();
     TEST_ASSERT_EQUAL_INT(1, atomic_load(&seen));
 }
 
@@ -860,24 +893,20 @@ void test_completions_count_although_memory_is_missing_for_the_claim_beside_them
 /* Its handlers may run for hours yet. */
 void test_a_worker_that_gave_up_retries_with_pauses_until_its_results_are_sent(void)
 {
-    pthread_t thread;
-    void *st;
-
     atomic_store(&given_up, 0);
     atomic_store(&next_tries, 0);
     fake_jobs("q", 1, 60000);
     set("worker.until_empty", "off");
     set("worker.prefetch", "2");
     pgw_conf_set_log(conf, PGW_LOG_DEBUG, hear_trouble, NULL);
-    start(held, &thread);
+    start(held);
     await(&called, 1);
     fake_fails(FAKE_OPEN, PGW_EPERM, 5, 0);
     fake_fails(FAKE_CLAIM, PGW_ECONN, 1, 0);
     await(&next_tries, 5);
     fake_fails(FAKE_COMPLETE, PGW_ECONN, 1, 0);
     atomic_store(&phase, 1);
-    pthread_join(thread, &st);
-    TEST_ASSERT_EQUAL_INT(PGW_EPERM, (int)(intptr_t)st);
+    TEST_ASSERT_EQUAL_INT(PGW_EPERM, join());
     TEST_ASSERT_EQUAL_STRING("the test wants it so: do something",
                              pgw_worker_error(w)); /* why it ended */
     TEST_ASSERT_EQUAL_INT(1, atomic_load(&given_up));
@@ -889,18 +918,14 @@ void test_a_worker_that_gave_up_retries_with_pauses_until_its_results_are_sent(v
 /* As with a trigger of somebody's that always raises 40001. */
 void test_a_stop_does_not_wait_for_ever_for_a_server_that_takes_no_result(void)
 {
-    pthread_t thread;
-    void *st;
-
     fake_jobs("q", 1, 300);
     fake_fails(FAKE_COMPLETE, PGW_ERETRY, 1000000, 0);
     set("worker.until_empty", "off");
-    start(held, &thread);
+    start(held);
     await(&called, 1);
     pgw_stop_notify(stop);
     atomic_store(&phase, 1);
-    pthread_join(thread, &st);
-    TEST_ASSERT_EQUAL_INT(PGW_OK, (int)(intptr_t)st);
+    TEST_ASSERT_EQUAL_INT(PGW_OK, join());
     stats.struct_size = sizeof(stats);
     pgw_worker_get_stats(w, &stats);
     TEST_ASSERT_EQUAL_INT64(1, stats.lost);
@@ -975,17 +1000,15 @@ TEST_CASE(PGW_ETIMEDOUT)
 TEST_CASE(PGW_EPERM)
 void test_a_failed_registration_is_tried_again(pgw_status trouble)
 {
-    pthread_t thread;
-
     set("worker.until_empty", "off");
     set("poll.min_ms", "3600000");
     set("poll.max_ms", "3600000");
     pgw_conf_set_log(conf, PGW_LOG_DEBUG, hear_advice, NULL);
     fake_fails(FAKE_IDLE, trouble, 3, 0);
-    start(noop, &thread);
+    start(noop);
     await_idle(4);
     pgw_stop_notify(stop);
-    pthread_join(thread, NULL);
+    join();
     /* a server that does not answer is told of as everywhere */
     TEST_ASSERT_EQUAL_INT(trouble == PGW_ETIMEDOUT ? 0 : 3, atomic_load(&seen));
 }
@@ -993,33 +1016,31 @@ void test_a_failed_registration_is_tried_again(pgw_status trouble)
 /* There is nothing to wait for: what stands between is a pooler as long as the session lives. */
 void test_behind_a_pooler_no_registration_is_tried_again(void)
 {
-    pthread_t thread;
     int i;
 
     set("worker.until_empty", "off");
     fake_fails(FAKE_IDLE, PGW_EPOOLED, 1, 0);
-    start(noop, &thread);
+    start(noop);
     await_idle(1);
     fake_freezes_for(600000);
     for (i = 0; i < 20000 && fake_calls(FAKE_CLAIM) < 10; i++) nap(1);
     TEST_ASSERT_EQUAL_INT(1, fake_calls(FAKE_IDLE));
     pgw_stop_notify(stop);
-    pthread_join(thread, NULL);
+    join();
 }
 
 /* ---- leases ---- */
 
 void test_a_long_job_keeps_its_lease(void)
 {
-    pthread_t thread;
     int i;
 
     fake_jobs("q", 1, 5000);
-    start(held, &thread);
+    start(held);
     await(&called, 1);
     for (i = 0; i < 20000 && fake_calls(FAKE_EXTEND) <= 3; i++) nap(1); /* longer than a lease */
     atomic_store(&phase, 1);
-    pthread_join(thread, NULL);
+    join();
     stats.struct_size = sizeof(stats);
     pgw_worker_get_stats(w, &stats);
     TEST_ASSERT_EQUAL_INT64(1, stats.completed);
@@ -1056,21 +1077,19 @@ static void await_running(int n);
 
 void test_a_job_that_its_own_worker_claimed_again_is_reported_per_claim(void)
 {
-    pthread_t thread;
-
     fake_jobs("q", 2, 60000);
     set("worker.until_empty", "off");
     set("worker.max_jobs", "3");
     set("worker.concurrency", "2");
     set("worker.prefetch", "2");
     set("worker.flush_ms", "10000");
-    start(all_but_the_first_are_held, &thread);
+    start(all_but_the_first_are_held);
     await(&called, 2);
     await_running(1);
     fake_requeues(1);
     await(&called, 3);
     atomic_store(&phase, 1);
-    pthread_join(thread, NULL);
+    join();
     pgw_worker_get_stats(w, &stats);
     TEST_ASSERT_EQUAL_INT64(2, stats.completed);
     TEST_ASSERT_EQUAL_INT64(1, stats.refused);
@@ -1112,18 +1131,17 @@ void test_it_is_readable_in_time_also_after_a_failure(void)
  * left to wait for. */
 void test_a_pause_after_a_failure_does_not_outlast_a_lease(void)
 {
-    pthread_t thread;
     int i;
 
     fake_jobs("q", 1, 6000);
     fake_fails(FAKE_EXTEND, PGW_ERETRY, 2, 0);
     set("reconnect.base_ms", "60000");
     set("reconnect.cap_ms", "60000");
-    start(held, &thread);
+    start(held);
     await(&called, 1);
     for (i = 0; i < 20000 && fake_calls(FAKE_EXTEND) < 4; i++) nap(1);
     atomic_store(&phase, 1);
-    pthread_join(thread, NULL);
+    join();
     stats.struct_size = sizeof(stats);
     pgw_worker_get_stats(w, &stats);
     TEST_ASSERT_EQUAL_INT64(0, stats.lost);
@@ -1134,7 +1152,6 @@ void test_a_pause_after_a_failure_does_not_outlast_a_lease(void)
  * does this one when it is over. */
 void test_a_job_that_is_locked_is_asked_for_again(void)
 {
-    pthread_t thread;
     int i;
 
     fake_jobs("q", 2, 6000);
@@ -1142,11 +1159,11 @@ void test_a_job_that_is_locked_is_asked_for_again(void)
     set("worker.concurrency", "2");
     set("reconnect.base_ms", "60000"); /* it is no failure, after which there is a pause */
     set("reconnect.cap_ms", "60000");
-    start(held, &thread);
+    start(held);
     await(&called, 2);
     for (i = 0; i < 20000 && fake_calls(FAKE_EXTEND) < 4; i++) nap(1);
     atomic_store(&phase, 1);
-    pthread_join(thread, NULL);
+    join();
     stats.struct_size = sizeof(stats);
     pgw_worker_get_stats(w, &stats);
     TEST_ASSERT_EQUAL_INT64(2, stats.completed);
@@ -1162,7 +1179,6 @@ static int64_t still_clock(void)
 
 void test_a_lock_for_a_moment_does_not_cost_a_short_lease(void)
 {
-    pthread_t thread;
     int64_t safe_until, ask_at;
     pgw_task *t;
     pgw *h = fake_open(conf);
@@ -1171,7 +1187,7 @@ void test_a_lock_for_a_moment_does_not_cost_a_short_lease(void)
     pgw__clock_source_us = still_clock;
     fake_jobs("q", 1, 300);
     fake_locks(1, 1);
-    start(held, &thread);
+    start(held);
     await(&called, 1);
     pthread_mutex_lock(&w->pool->lock);
     t = &w->shared.tasksets->tasks[0];
@@ -1181,7 +1197,7 @@ void test_a_lock_for_a_moment_does_not_cost_a_short_lease(void)
     ask_at = t->ask_at;
     pthread_mutex_unlock(&w->pool->lock);
     atomic_store(&phase, 1);
-    pthread_join(thread, NULL);
+    join();
     pgw_close(h);
     TEST_ASSERT_GREATER_THAN_INT64(safe_until - 200, ask_at);
     TEST_ASSERT_LESS_OR_EQUAL_INT64(safe_until - 100, ask_at);
@@ -1238,7 +1254,7 @@ void test_the_lease_of_a_result_on_its_way_is_left_alone_as_long_as_it_can_be(vo
  * s later both are to be extended. Leaves the lock held, so that the worker's own heartbeat does
  * not.
  */
-static pgw *begin_apart(pthread_t *thread)
+static pgw *begin_apart(void)
 {
     pgw *h = fake_open(conf);
 
@@ -1247,7 +1263,7 @@ static pgw *begin_apart(pthread_t *thread)
     set("worker.prefetch", "1");
     set("worker.until_empty", "off");
     set("call.timeout_ms", "3600000");
-    start(held, thread);
+    start(held);
     await(&called, 1);
     fake_freezes_for(20000);
     fake_jobs("q", 1, 60000);
@@ -1257,12 +1273,12 @@ static pgw *begin_apart(pthread_t *thread)
     return h;
 }
 
-static void end_apart(pgw *h, pthread_t thread)
+static void end_apart(pgw *h)
 {
     pthread_mutex_unlock(&w->pool->lock);
     atomic_store(&phase, 1);
     pgw_stop_notify(stop);
-    pthread_join(thread, NULL);
+    join();
     pgw_close(h);
     stats.struct_size = sizeof(stats);
     pgw_worker_get_stats(w, &stats);
@@ -1271,36 +1287,33 @@ static void end_apart(pgw *h, pthread_t thread)
 
 void test_an_extend_takes_a_third_of_a_lease_at_most_whatever_is_left_of_the_others(void)
 {
-    pthread_t thread;
-    pgw *h = begin_apart(&thread);
+    pgw *h = begin_apart();
 
     pgw__worker_extend(w, h);
     TEST_ASSERT_EQUAL_INT64(20000, fake_limit(h)); /* the first has 15 s left, the second 35 */
-    end_apart(h, thread);
+    end_apart(h);
 }
 
 /* However little is left of the leases that are due. */
 void test_a_heartbeat_without_a_session_connects_first_and_waits_for_it(void)
 {
-    pthread_t thread;
-    pgw *h = begin_apart(&thread);
+    pgw *h = begin_apart();
 
     pgw__pq_drop(h);
     pgw__worker_extend(w, h);
     TEST_ASSERT_EQUAL_INT64(0, fake_limit(h));
     TEST_ASSERT_EQUAL_INT(PGW_OK, pgw__pq_check_session(h));
-    end_apart(h, thread);
+    end_apart(h);
 }
 
 /* Whatever pause it has come to: without it nothing is claimed. */
 void test_a_heartbeat_without_a_session_tries_again_when_there_is_a_server(void)
 {
-    pthread_t thread;
     bool away = true;
     int i;
 
     fake_jobs("q", 1, 3600000);
-    start(held, &thread);
+    start(held);
     await(&called, 1);
     pthread_mutex_lock(&w->pool->lock);
     w->extension.away = true;
@@ -1315,7 +1328,7 @@ void test_a_heartbeat_without_a_session_tries_again_when_there_is_a_server(void)
     }
     pgw_stop_notify(stop);
     atomic_store(&phase, 1);
-    pthread_join(thread, NULL);
+    join();
     TEST_ASSERT_FALSE(away);
 }
 
@@ -1335,20 +1348,19 @@ void test_a_cancel_reaches_the_handler(void)
 
 void test_a_cancel_before_the_start_requeues_the_job(void)
 {
-    pthread_t thread;
     fake_state before;
     int i;
 
     fake_jobs("q", 2, 3000);
     set("worker.concurrency", "1");
     set("worker.prefetch", "2");
-    start(held, &thread);
+    start(held);
     await(&called, 1);
     fake_cancels(2);
     for (i = 0; i < 10000 && fake_state_of(2) != FAKE_CANCELED; i++) nap(1);
     before = fake_state_of(2); /* no handler has had time for it */
     atomic_store(&phase, 1);
-    pthread_join(thread, NULL);
+    join();
     TEST_ASSERT_EQUAL_INT(FAKE_CANCELED, before);
     TEST_ASSERT_EQUAL_INT(1, atomic_load(&called));
 }
@@ -1456,39 +1468,35 @@ static void await_count(fake_state state, int n)
     TEST_ASSERT_EQUAL_INT(n, fake_count(state));
 }
 
-static void end_of(pthread_t thread)
+static void let_it_end(void)
 {
     atomic_store(&phase, 1);
     pgw_stop_notify(stop);
-    pthread_join(thread, NULL);
+    join();
 }
 
 void test_nothing_is_prefetched_behind_a_long_job(void)
 {
-    pthread_t thread;
-
     fake_jobs("q", 10, 60000);
     set("worker.concurrency", "2");
-    start(held, &thread);
+    start(held);
     await(&called, 2);
     nap(50); /* time to do the wrong thing */
     TEST_ASSERT_EQUAL_INT(8, fake_count(FAKE_READY));
-    end_of(thread);
+    let_it_end();
 }
 
 void test_without_prefetch_as_many_are_claimed_as_handlers_are_idle(void)
 {
-    pthread_t thread;
-
     fake_jobs("q", 10, 60000);
     set("worker.concurrency", "3");
     set("worker.prefetch", "0");
-    start(held, &thread);
+    start(held);
     await(&called, 3);
     nap(50);
     TEST_ASSERT_EQUAL_INT(7, fake_count(FAKE_READY));
     TEST_ASSERT_EQUAL_INT(1, fake_calls(FAKE_CLAIM));
-    end_of(thread);
+    let_it_end();
 }
 
 void test_quick_jobs_are_claimed_many_at_a_time(void)
@@ -1508,32 +1516,28 @@ static pgw_verdict held_after_many(pgw_task *task, void *arg)
 
 void test_jobs_prefetched_before_a_long_job_are_requeued_for_idle_workers(void)
 {
-    pthread_t thread;
-
     fake_jobs("q", 21000, 60000);
     set("worker.concurrency", "1");
     set("worker.until_empty", "off");
-    start(held_after_many, &thread);
+    start(held_after_many);
     await(&called, 1);
     await_count(FAKE_LEASED, 1);
     TEST_ASSERT_EQUAL_INT(20000, fake_count(FAKE_DONE));
     TEST_ASSERT_EQUAL_INT(0, fake_attempt_of(20002)); /* not charged */
-    end_of(thread);
+    let_it_end();
 }
 
 void test_a_last_attempt_is_never_prefetched(void)
 {
-    pthread_t thread;
-
     fake_jobs("q", 5, 60000);
     fake_max_attempts(1);
     set("worker.concurrency", "1");
     set("worker.prefetch", "4");
-    start(held, &thread);
+    start(held);
     await(&called, 1);
     await_count(FAKE_LEASED, 1);
     TEST_ASSERT_EQUAL_INT(4, fake_count(FAKE_READY));
-    end_of(thread);
+    let_it_end();
 }
 
 void test_a_counted_worker_does_as_many_though_some_were_requeued(void)
@@ -1552,20 +1556,16 @@ void test_a_counted_worker_does_as_many_though_some_were_requeued(void)
 
 void test_the_first_stop_finishes_what_runs_and_requeues_the_rest(void)
 {
-    pthread_t thread;
-    void *st;
-
     fake_jobs("q", 100, 60000);
     set("worker.until_empty", "off");
     set("worker.concurrency", "2");
     set("worker.prefetch", "10");
-    start(held, &thread);
+    start(held);
     await(&called, 2);
     pgw_stop_notify(stop);
     nap(100);
     atomic_store(&phase, 1);
-    pthread_join(thread, &st);
-    TEST_ASSERT_EQUAL_INT(PGW_OK, (int)(intptr_t)st);
+    TEST_ASSERT_EQUAL_INT(PGW_OK, join());
     TEST_ASSERT_EQUAL_INT(2, atomic_load(&called));
     TEST_ASSERT_EQUAL_INT(2, fake_count(FAKE_DONE));
     TEST_ASSERT_EQUAL_INT(98, fake_count(FAKE_READY));
@@ -1583,33 +1583,30 @@ static pgw_verdict until_stopping(pgw_task *task, void *arg)
 /* Others can have them while the running one goes on. */
 void test_unstarted_jobs_are_requeued_at_once_whatever_the_flush_time(void)
 {
-    pthread_t thread;
     int i;
 
     fake_jobs("q", 4, 60000);
     set("worker.concurrency", "1");
     set("worker.prefetch", "4");
     set("worker.flush_ms", "10000");
-    start(held, &thread);
+    start(held);
     await(&called, 1);
     pgw_stop_notify(stop);
     for (i = 0; i < 5000 && fake_count(FAKE_READY) < 3; i++) nap(1);
     TEST_ASSERT_EQUAL_INT(3, fake_count(FAKE_READY));
     atomic_store(&phase, 1);
-    pthread_join(thread, NULL);
+    join();
     TEST_ASSERT_EQUAL_INT(1, fake_count(FAKE_DONE));
 }
 
 void test_the_second_stop_is_signalled_to_handlers(void)
 {
-    pthread_t thread;
-
     fake_jobs("q", 1, 60000);
-    start(until_stopping, &thread);
+    start(until_stopping);
     await(&called, 1);
     pgw_stop_notify(stop);
     pgw_stop_notify(stop);
-    pthread_join(thread, NULL);
+    join();
     TEST_ASSERT_EQUAL_INT(1, atomic_load(&phase));
     TEST_ASSERT_EQUAL_INT(PGW_SIGNAL_STOPPING, atomic_load(&seen));
     TEST_ASSERT_EQUAL_INT(FAKE_LATER, fake_state_of(1)); /* its result was still reported */
@@ -1632,18 +1629,12 @@ void test_a_handler_that_does_not_return_is_left_behind(void)
     atomic_store(&out, 0);
     set("worker.stop_ms", "20");
     set("worker.until_empty", "off");
-    {
-        pthread_t thread;
-        void *st;
-
-        start(ignores_signals, &thread);
-        await(&called, 1);
-        pgw_stop_notify(stop);
-        pgw_stop_notify(stop);
-        pthread_join(thread, &st);
-        TEST_ASSERT_EQUAL_INT(PGW_ETIMEDOUT, (int)(intptr_t)st);
-        TEST_ASSERT_EQUAL_INT(PGW_EMISUSE, pgw_worker_run(w, stop));
-    }
+    start(ignores_signals);
+    await(&called, 1);
+    pgw_stop_notify(stop);
+    pgw_stop_notify(stop);
+    TEST_ASSERT_EQUAL_INT(PGW_ETIMEDOUT, join());
+    TEST_ASSERT_EQUAL_INT(PGW_EMISUSE, pgw_worker_run(w, stop));
     pgw_worker_free(w); /* the thread still needs it, and frees it */
     w = NULL;
     TEST_ASSERT_EQUAL_INT(FAKE_LEASED, fake_state_of(1));
@@ -1674,20 +1665,18 @@ static pgw_verdict last_is_held(pgw_task *task, void *arg)
 
 void test_results_go_before_the_end_though_their_claim_is_not_whole(void)
 {
-    pthread_t thread;
-
     fake_jobs("q", 8, 60000);
     set("worker.stop_ms", "20");
     set("worker.flush_ms", "10000");
     set("worker.concurrency", "2");
     set("worker.prefetch", "8");
-    start(last_is_held, &thread);
+    start(last_is_held);
     await(&called, 8);
     await_running(1);
     TEST_ASSERT_EQUAL_INT(0, fake_count(FAKE_DONE));
     pgw_stop_notify(stop);
     pgw_stop_notify(stop);
-    pthread_join(thread, NULL);
+    join();
     pgw_worker_get_stats(w, &stats);
     TEST_ASSERT_EQUAL_INT(7, fake_count(FAKE_DONE));
     TEST_ASSERT_EQUAL_INT64(0, stats.lost);
@@ -1799,17 +1788,16 @@ void test_a_lease_is_lost_once(void)
 void test_it_runs_again_when_the_handler_that_was_left_behind_has_returned(void)
 {
     pgw_status st = PGW_EMISUSE;
-    pthread_t thread;
     int i;
 
     fake_jobs("q", 1, 60000);
     set("worker.stop_ms", "20");
     set("worker.concurrency", "1");
-    start(held, &thread);
+    start(held);
     await(&called, 1);
     pgw_stop_notify(stop);
     pgw_stop_notify(stop);
-    pthread_join(thread, NULL);
+    join();
     atomic_store(&phase, 1);
     pgw_stop_free(stop);
     TEST_ASSERT_EQUAL_INT(PGW_OK, pgw_stop_new(&stop));
@@ -1839,15 +1827,11 @@ void test_a_worker_can_run_again(void)
 
 void test_without_a_server_a_stop_ends_the_attempts(void)
 {
-    pthread_t thread;
-    void *st;
-
     fake_fails(FAKE_OPEN, PGW_ECONN, 1000000, 0);
-    start(noop, &thread);
+    start(noop);
     while (fake_calls(FAKE_OPEN) < 3) nap(1);
     pgw_stop_notify(stop);
-    pthread_join(thread, &st);
-    TEST_ASSERT_EQUAL_INT(PGW_OK, (int)(intptr_t)st);
+    TEST_ASSERT_EQUAL_INT(PGW_OK, join());
 }
 
 void test_statistics_fill_no_struct_whose_size_is_not_set(void)
@@ -1981,8 +1965,6 @@ void test_a_worker_without_any_handler_does_not_run(void)
 void test_a_kind_over_its_limit_keeps_no_handler_from_other_kinds(void)
 {
     pgw_kind_opts o = PGW_KIND_OPTS_INIT;
-    pthread_t thread;
-    void *st;
 
     atomic_store(&slow_now, 0);
     atomic_store(&slow_most, 0);
@@ -1992,7 +1974,7 @@ void test_a_kind_over_its_limit_keeps_no_handler_from_other_kinds(void)
     born(noop, NULL);
     o.concurrency = 2;
     handle("slow", slow, NULL, &o);
-    TEST_ASSERT_EQUAL_INT(0, pthread_create(&thread, NULL, run_in_thread, NULL));
+    begin();
     await(&called, 20); /* behind 40 slow ones, of which none is done */
     for (int i = 0; i < 20000 && fake_count(FAKE_LATER) < 38; i++) nap(1);
     TEST_ASSERT_EQUAL_INT(38, fake_count(FAKE_LATER)); /* nothing but what runs is kept */
@@ -2003,8 +1985,7 @@ void test_a_kind_over_its_limit_keeps_no_handler_from_other_kinds(void)
     }
     atomic_store(&phase, 1);
     pgw_stop_notify(stop);
-    pthread_join(thread, &st);
-    TEST_ASSERT_EQUAL_INT(PGW_OK, (int)(intptr_t)st);
+    TEST_ASSERT_EQUAL_INT(PGW_OK, join());
     TEST_ASSERT_EQUAL_INT(2, atomic_load(&slow_most));
     TEST_ASSERT_EQUAL_INT(22, fake_count(FAKE_DONE));
 }
