@@ -143,6 +143,13 @@ static void start(pgw_handler_fn *fn)
     begin();
 }
 
+static void let_it_end(void)
+{
+    atomic_store(&phase, 1);
+    pgw_stop_notify(stop);
+    join();
+}
+
 static bool has_come(atomic_int *what, int value)
 {
     int i;
@@ -1201,6 +1208,7 @@ void test_a_lock_for_a_moment_does_not_cost_a_short_lease(void)
     fake_locks(1, 1);
     start(held);
     await(&called, 1);
+    pgw__worker_heartbeat_end(w); /* this thread is to beat alone */
     pthread_mutex_lock(&w->pool->lock);
     t = &w->shared.tasksets->tasks[0];
     safe_until = atomic_load(&t->safe_until);
@@ -1267,9 +1275,7 @@ void test_the_lease_of_a_result_on_its_way_is_left_alone_as_long_as_it_can_be(vo
 }
 
 /* Two jobs at work, the second one claimed 20 s after the first, each under a lease of a minute; 25
- * s later both are to be extended. Leaves the lock held, so that the worker's own heartbeat does
- * not.
- */
+ * s later both are to be extended. Without the worker's own heartbeat: it would extend them. */
 static pgw *begin_apart(void)
 {
     pgw *h = fake_open(conf);
@@ -1281,21 +1287,24 @@ static pgw *begin_apart(void)
     set("call.timeout_ms", "3600000");
     start(held);
     await(&called, 1);
+    pgw__worker_heartbeat_end(w);
     fake_freezes_for(20000);
     fake_jobs("q", 1, 60000);
     await(&called, 2);
-    pthread_mutex_lock(&w->pool->lock);
     fake_freezes_for(25000);
     return h;
 }
 
-static void end_apart(pgw *h)
+static void extend_with(pgw *h)
 {
+    pthread_mutex_lock(&w->pool->lock);
+    pgw__worker_extend(w, h);
     pthread_mutex_unlock(&w->pool->lock);
-    atomic_store(&phase, 1);
-    pgw_stop_notify(stop);
-    join();
-    pgw_close(h);
+}
+
+static void end_apart(void)
+{
+    let_it_end();
     stats.struct_size = sizeof(stats);
     pgw_worker_get_stats(w, &stats);
     all_done_once(2);
@@ -1304,22 +1313,30 @@ static void end_apart(pgw *h)
 void test_an_extend_takes_a_third_of_a_lease_at_most_whatever_is_left_of_the_others(void)
 {
     pgw *h = begin_apart();
+    int64_t limit;
 
-    pgw__worker_extend(w, h);
-    TEST_ASSERT_EQUAL_INT64(20000, fake_limit(h)); /* the first has 15 s left, the second 35 */
-    end_apart(h);
+    extend_with(h);
+    limit = fake_limit(h);
+    pgw_close(h);
+    TEST_ASSERT_EQUAL_INT64(20000, limit); /* the first has 15 s left, the second 35 */
+    end_apart();
 }
 
 /* However little is left of the leases that are due. */
 void test_a_heartbeat_without_a_session_connects_first_and_waits_for_it(void)
 {
     pgw *h = begin_apart();
+    int64_t limit;
+    pgw_status there;
 
     pgw__pq_drop(h);
-    pgw__worker_extend(w, h);
-    TEST_ASSERT_EQUAL_INT64(0, fake_limit(h));
-    TEST_ASSERT_EQUAL_INT(PGW_OK, pgw__pq_check_session(h));
-    end_apart(h);
+    extend_with(h);
+    limit = fake_limit(h);
+    there = pgw__pq_check_session(h);
+    pgw_close(h);
+    TEST_ASSERT_EQUAL_INT64(0, limit);
+    TEST_ASSERT_EQUAL_INT(PGW_OK, there);
+    end_apart();
 }
 
 /* Whatever pause it has come to: without it nothing is claimed. */
@@ -1486,13 +1503,6 @@ static void await_count(fake_state state, int n)
 {
     for (int i = 0; i < 20000 && fake_count(state) != n; i++) nap(1);
     TEST_ASSERT_EQUAL_INT(n, fake_count(state));
-}
-
-static void let_it_end(void)
-{
-    atomic_store(&phase, 1);
-    pgw_stop_notify(stop);
-    join();
 }
 
 void test_nothing_is_prefetched_behind_a_long_job(void)
