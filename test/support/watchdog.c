@@ -20,6 +20,8 @@
 #define TICK_S     60
 #define TICKS_MAX  4 /* without the next test being begun */
 #define FRAMES_MAX 40
+#define PSQL_S     10
+#define REPORT_S   30 /* for all of it */
 
 static void say_where(int fd, const char *what)
 {
@@ -31,6 +33,18 @@ static void say_where(int fd, const char *what)
 #endif
 }
 
+/* The next SIGALRM ends this process, or the program that it becomes. In a handler the signal is
+ * blocked, and a blocked signal stays so after exec. */
+static void end_by_alarm(unsigned seconds)
+{
+    sigset_t none;
+
+    signal(SIGALRM, SIG_DFL);
+    sigemptyset(&none);
+    pthread_sigmask(SIG_SETMASK, &none, NULL);
+    alarm(seconds);
+}
+
 static void say_what_the_server_does(int fd)
 {
     pid_t child = getenv("PGHOST") != NULL ? fork() : -1;
@@ -39,7 +53,7 @@ static void say_what_the_server_does(int fd)
     if (child == 0) {
         dup2(fd, STDOUT_FILENO);
         dup2(fd, STDERR_FILENO);
-        alarm(10);
+        end_by_alarm(PSQL_S);
         execlp("psql", "psql", "-qXAtc",
                "SELECT pid, datname, application_name, state, wait_event_type, wait_event,"
                " pg_blocking_pids(pid), now() - state_change,"
@@ -73,7 +87,7 @@ static void look(int sig)
         ticks = 0;
     }
     if (++ticks < TICKS_MAX) return;
-    alarm(0);
+    end_by_alarm(REPORT_S);
     fd = where_to_say();
     say_where(fd, "HANGS");
     say_what_the_server_does(fd);
