@@ -2,6 +2,7 @@
  * all verbs that a worker uses. */
 #include "fake_server.h"
 
+#include <assert.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -17,7 +18,8 @@
 #include "pq.h"
 #include "status.h"
 
-#define JOBS_MAX 100001
+#define JOBS_MAX   100001 /* job 0 is none, nor is claim 0 */
+#define CLAIMS_MAX 200001
 
 struct pgw_job {
     int64_t id;
@@ -63,7 +65,7 @@ static struct {
     uint64_t tokens;
     int calls[FAKE_VERBS];
     int claims, parts, together;
-    int open[JOBS_MAX]; /* of a claim: jobs that are not finished */
+    int open[CLAIMS_MAX]; /* of a claim: jobs that are not finished */
     struct {
         pgw_status st;
         int times, applied;
@@ -119,6 +121,7 @@ void fake_jobs(const char *queue, int n, int64_t lease_ms)
     while (n-- > 0) {
         pgw_job *j = &srv.jobs[++srv.last];
 
+        assert(srv.last < JOBS_MAX);
         j->id = srv.last;
         j->lease_ms = lease_ms;
         j->state = FAKE_READY;
@@ -553,6 +556,7 @@ static pgw_status fake_claim(const pgw_claim_opts *o, pgw_batch **batch)
     b->n = 0;
     b->since_us = fake_clock_us();
     srv.claims++;
+    assert(srv.claims < CLAIMS_MAX);
     for (i = srv.first_ready; i <= srv.last && b->n < (size_t)o->max; i++) {
         pgw_job *j = &srv.jobs[i];
 
