@@ -366,17 +366,18 @@ static void begin_with_two_of_each(pgw_handler_fn *fn)
     await(&called, 4);
 }
 
+static atomic_int stopping; /* static: a worker may log after a test that failed */
+
 static void count_stops(pgw_log_level level, const char *component, const char *message, void *arg)
 {
-    (void)level, (void)component;
-    if (strstr(message, "stopping: ") != NULL) atomic_fetch_add((atomic_int *)arg, 1);
+    (void)level, (void)component, (void)arg;
+    if (strstr(message, "stopping: ") != NULL) atomic_fetch_add(&stopping, 1);
 }
 
 void test_a_stop_ends_the_work_for_all_databases(void)
 {
-    atomic_int stopping = 0;
-
-    pgw_conf_set_log(conf, PGW_LOG_INFO, count_stops, &stopping);
+    atomic_store(&stopping, 0);
+    pgw_conf_set_log(conf, PGW_LOG_INFO, count_stops, NULL);
     begin_with_two_of_each(until_let_go);
     pgw_stop_notify(stop);
     await(&stopping, 2); /* until then a claim may be on its way */

@@ -614,10 +614,11 @@ void test_a_job_that_kills_its_workers_is_dead_after_its_attempts(void)
         else
             TEST_ASSERT_EQUAL_INT(0, WEXITSTATUS(status));
         end_leases();
-        while (jobs_in("leased") > 0) {
+        for (int k = 0; k < PATIENCE_MS / 20 && jobs_in("leased") > 0; k++) {
             must(pgw_reaper_tick(h, NULL, NULL));
             nap(20);
         }
+        TEST_ASSERT_EQUAL_INT64(0, jobs_in("leased"));
     }
     TEST_ASSERT_EQUAL_STRING("dead", state_of(id));
     TEST_ASSERT_EQUAL_INT64(3, of_job(id, "attempt"));

@@ -1876,11 +1876,14 @@ void test_a_worker_can_run_again(void)
 
 void test_without_a_server_a_stop_ends_the_attempts(void)
 {
+    int i;
+
     fake_fails(FAKE_OPEN, PGW_ECONN, 1000000, 0);
     start(noop);
-    while (fake_calls(FAKE_OPEN) < 3) nap(1);
+    for (i = 0; i < 20000 && fake_calls(FAKE_OPEN) < 3; i++) nap(1);
     pgw_stop_notify(stop);
     TEST_ASSERT_EQUAL_INT(PGW_OK, join());
+    TEST_ASSERT_GREATER_OR_EQUAL_INT(3, fake_calls(FAKE_OPEN));
 }
 
 void test_statistics_fill_no_struct_whose_size_is_not_set(void)
