@@ -145,8 +145,13 @@ static inline long long jobs_in(const char *state)
 
 static inline void await_jobs(const char *state, long long n)
 {
-    for (int i = 0; i < PATIENCE_MS / 10 && jobs_in(state) < n; i++) nap(10);
-    TEST_ASSERT_EQUAL_INT64(n, jobs_in(state));
+    long long count = jobs_in(state);
+
+    for (int i = 0; i < PATIENCE_MS / 10 && count < n; i++) {
+        nap(10);
+        count = jobs_in(state);
+    }
+    TEST_ASSERT_EQUAL_INT64(n, count);
 }
 
 static inline long long of_job(int64_t id, const char *column)
