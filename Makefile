@@ -243,9 +243,10 @@ TESTS ?= test:all
 check-it: ceedling
 	rm -rf build/ceedling/test/results
 	PGW_TEST_STRICT=1 $(WITH_PG) $(CEEDLING) $(TESTS)
+# The first race ends a test: later reports may be its effects. Options in TSAN_OPTIONS win.
 check-asan check-ubsan check-tsan: check-%: ceedling
 	rm -rf build/$*/test/results
-	UBSAN_OPTIONS=print_stacktrace=1 PGW_TEST_STRICT=1 $(WITH_PG) $(CEEDLING) $(TESTS) --mixin=$*
+	UBSAN_OPTIONS=print_stacktrace=1 TSAN_OPTIONS="halt_on_error=1 $$TSAN_OPTIONS" PGW_TEST_STRICT=1 $(WITH_PG) $(CEEDLING) $(TESTS) --mixin=$*
 # Lines and branches of src/ that unit and integration tests reach, and the files below 90 % of lines or 80 % of branches; each line is in
 # build/gcov/cover.html. Needs gcovr.
 cover: ceedling
