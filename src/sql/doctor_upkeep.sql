@@ -60,7 +60,8 @@ SELECT CASE WHEN n = 0 THEN 0 WHEN oldest > clock_timestamp() - interval '5 min'
 UNION ALL -- stuck jobs come last, and no damaged row is read for them. A job that is still stuck is tried again soon; older records are over.
 (
 SELECT 2, CASE WHEN s.queue IS NULL THEN 'upkeep' ELSE 'stuck jobs' END,
-       format('%s since %s: %s', CASE WHEN s.queue IS NULL THEN 'a part of the upkeep fails' ELSE format('job %s of queue "%s" cannot be requeued', s.id, s.queue) END,
+       format('%s since %s: %s', CASE WHEN s.queue IS NULL THEN 'a part of the upkeep fails' WHEN s.id = 0 THEN format('gated jobs or expired leases of queue "%s" wait', s.queue)
+                                 ELSE format('job %s of queue "%s" cannot be requeued', s.id, s.queue) END,
               date_trunc('second', s.since), s.error),
        'Fix the cause: a trigger or a constraint on a table of pgwork, or a damaged row. It is tried again by itself.'
   FROM pgwork.stuck_jobs s WHERE s.again_at > clock_timestamp() - interval '1 min'
