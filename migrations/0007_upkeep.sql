@@ -302,9 +302,9 @@ END $$;
 -- Reports jobs that could not be moved, for the log: each job once, as many as fit into a line of 1 KB.
 CREATE FUNCTION pgwork._report_stuck(OUT news text) LANGUAGE plpgsql AS $$
 BEGIN
-    WITH untold AS (SELECT s.queue, s.id, CASE WHEN s.queue = 0 THEN s.error
-                                   WHEN q.id IS NOT NULL THEN format('%squeue "%s": %s', 'job ' || nullif(s.id, 0) || ' of ', q.name, s.error)
-                                   END AS line FROM pgwork.stuck_job s LEFT JOIN pgwork.queue q ON q.id = s.queue
+    WITH untold AS (SELECT s.queue, s.id, CASE WHEN s.queue = 0 THEN s.error WHEN q.id IS NOT NULL THEN
+                    format('%squeue "%s": %s', 'job ' || nullif(s.id, 0) || ' of ', q.name, s.error) END AS line
+          FROM pgwork.stuck_job s LEFT JOIN pgwork.queue q ON q.id = s.queue
          WHERE NOT s.told ORDER BY s.queue, s.id LIMIT 20 FOR UPDATE OF s SKIP LOCKED
     ), fit AS (SELECT * FROM (SELECT u.*, row_number() OVER w AS n, sum(octet_length(u.line) + 2) OVER w AS bytes
                          FROM untold u WINDOW w AS (ORDER BY u.queue, u.id)) u
@@ -317,8 +317,8 @@ CREATE FUNCTION pgwork._ms(since timestamptz) RETURNS integer LANGUAGE sql
 RETURN least((extract(epoch FROM clock_timestamp() - since) * 1000)::bigint, 1000000)::integer;
 
 -- The part of maintain() (0013) for jobs: low-water marks and delayed jobs while something moves, expired leases four
--- times a second, the rest once a second. Less often if it takes long, but a session's first pass does all. The newest
--- tick row shows when each part was done. One reaper ticks. The others promote delayed jobs, and do more if it is late.
+-- times a second, the rest once a second. Less often if it takes long, and not when a slow transaction has just ended:
+-- its jobs are found when the tick has committed. One reaper ticks. The others promote, and do more if it is late.
 CREATE FUNCTION pgwork._maintain_jobs(batch integer, OUT reaped bigint, OUT died bigint, OUT promoted bigint,
     OUT pruned bigint, OUT next_ms bigint, OUT stuck text) LANGUAGE plpgsql AS $$
 DECLARE
@@ -342,7 +342,7 @@ BEGIN
         t.promote_ms := CASE WHEN promoted < batch THEN least(greatest(pgwork._ms(at) - promoted, 0), 100) ELSE 0 END;
     END IF;
     at := clock_timestamp();
-    IF mine OR began > prev.at + interval '5 s' THEN
+    IF mine AND (first OR prev.slow <@ t.slow OR began - t.reaped_at > '1 s') OR began - prev.at > '5 s' THEN
         IF first OR began NOT BETWEEN t.reaped_at AND t.reaped_at + greatest(250, 9 * t.reap_ms) * interval '1 ms' THEN
             -- After a time without a reaper, leased rows may be behind many ready rows.
             SELECT r.returned, r.died INTO reaped, died
