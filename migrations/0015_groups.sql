@@ -487,12 +487,12 @@ BEGIN
                  WHERE d.queue = q.id AND d.gate = t.gate AND d.place > p.last ORDER BY d.place LIMIT 1) w ON true
     ), n AS MATERIALIZED ( -- full: no time is needed, because the transaction that makes room inserts an event
         SELECT w.*, CASE WHEN w.weight IS NULL THEN w.tat WHEN w.full THEN 9223372036854775807
-                         ELSE greatest(w.now_ns + CASE WHEN w.lacks OR w.gate <> '' AND w.n = 0 -- or its row is locked
-                                                       THEN 100000000 ELSE 0 END,
-                                       w.tat + (w.weight - w.burst) * w.step) END AS next,
+                         ELSE greatest(w.now_ns + CASE WHEN w.lacks OR w.gate <> '' AND w.n = 0 AND w.ripe <= w.now_ns
+                                                       THEN 100000000 ELSE 0 END, w.ripe) END AS next, -- or it is locked
                CASE WHEN short IS NULL THEN (w.was).short_since WHEN w.lacks AND w.n > 0 THEN w.now_ns
                     WHEN w.lacks THEN coalesce((w.was).short_since, w.now_ns) END AS since,
-               CASE WHEN short IS NULL THEN (w.was).short_at WHEN w.lacks THEN w.now_ns END AS seen FROM w
+               CASE WHEN short IS NULL THEN (w.was).short_at WHEN w.lacks THEN w.now_ns END AS seen
+          FROM (SELECT w.*, w.tat + (w.weight - w.burst) * w.step AS ripe FROM w) w
     ), d AS (
         DELETE FROM pgwork.gate_rate o WHERE o.ctid = ANY (ARRAY(
             SELECT n.at FROM n
