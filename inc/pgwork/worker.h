@@ -377,9 +377,8 @@ PGW_API pgw_status pgw_worker_handle(pgw_worker *w, const char *kind, pgw_handle
  * @note The worker claims first from the queue whose first job is most urgent, then from the one
  *   with the oldest. With `worker.fair` the queues take turns, a claim each.
  * @note When the worker first finds nothing to do, it warns once about each queue that does not
- *   exist, because the name may be wrong (not with `worker.until_empty`). With the rights of
- *   pgwork_operator it also warns once about a queue that is paused, is held, or has only delayed
- * or gated jobs.
+ *   exist, because the name may be wrong (not with `worker.until_empty`). It also warns once about
+ *   a queue that is paused, is held, or has only delayed or gated jobs.
  * @note After a lost connection, or on a read-only server, the worker reconnects with jitter, and
  *   results wait. A claim that fails for another reason (a full disk, a damaged row, a trigger on a
  *   table of pgwork) is logged (PGW_LOG_WARN, at once and then once a minute) and repeated after
