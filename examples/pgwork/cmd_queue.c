@@ -351,17 +351,18 @@ static int queue_report_deleted(const cli *c, pgw_status st, int64_t deleted)
     return cli_finish(cli_report_done(c, code, "deleted", deleted, "deleted", "job"));
 }
 
+#define QUEUE_PURGE_STATES "ready, delayed, dead, done or all"
+
 static int queue_purge(cli *c, int argc, char **argv)
 {
     const char *word = NULL;
     pgw_state state = PGW_STATE_READY;
-    const opt opts[] = {
-        {0, "state", "STATE", "ready, delayed, dead, done or all (ready)", .text = &word},
-        {.name = NULL}};
+    const opt opts[] = {{0, "state", "STATE", QUEUE_PURGE_STATES " (ready)", .text = &word},
+                        {.name = NULL}};
     static const usage use = {
         .synopsis = "queue purge NAME [--state STATE]",
-        .about = "Deletes jobs, but never leased ones. Works in batches: if it fails or is\n"
-                 "interrupted, deleted jobs stay deleted.",
+        .about = "Deletes jobs, but never leased ones. `--state delayed` includes gated jobs.\n"
+                 "Works in batches: if it fails or is interrupted, deleted jobs stay deleted.",
         .min = 1,
         .max = 1,
         .missing = "NAME",
@@ -369,7 +370,14 @@ static int queue_purge(cli *c, int argc, char **argv)
     args a;
     int code = opts_parse(c, &a, &use, opts, argc, argv);
     if (code != OPTS_GO) return code;
-    code = cli_state(c, word, "ready, delayed, dead, done or all", &state);
+    code = cli_state(c, word, QUEUE_PURGE_STATES, &state);
+    if (code == CLI_DONE &&
+        (state == PGW_STATE_LEASED || state == PGW_STATE_GATED || state == PGW_STATE_CANCELLED))
+        code = cli_fail(CLI_USAGE,
+                        state == PGW_STATE_GATED ? "`--state delayed` deletes gated jobs, too, "
+                                                   "`pgwork groups purge` those of a group"
+                                                 : NULL,
+                        "%s: --state is \"%s\": expected " QUEUE_PURGE_STATES, c->command, word);
     if (code == CLI_DONE) code = signals_open(c);
     if (code != CLI_DONE) return code;
     int64_t deleted = 0;

@@ -168,7 +168,7 @@ PGW_API pgw_status pgw_queue_semaphore(pgw *h, const char *queue, const char *se
  *
  * @param h        the handle
  * @param queue    their queue
- * @param state    ready, delayed, dead or done; PGW_STATE_ANY: all but leased ones
+ * @param state    ready, delayed (which includes gated), dead or done; PGW_STATE_ANY: all these
  * @param deleted  takes how many, also after a failure; may be NULL
  * @returns
  * - PGW_OK

@@ -71,6 +71,10 @@ is 'purge takes the ready ones' "$(cat "$tmp/out")" '{"deleted":3}'
 pgwork queue purge a --state all --json >"$tmp/out" 2>/dev/null
 is 'purge all leaves the leased one' "$(cat "$tmp/out") $(sql 'SELECT count(*) FROM pgwork.job')" '{"deleted":1} 1'
 refused 'purge of a state that is none' 2 . pgwork queue purge a --state frob
+for state in gated leased cancelled; do
+    refused "purge --state $state: the tool lists the states" 2 "--state is \"$state\": expected ready, delayed, dead, done or all" \
+        pgwork queue purge a --state $state
+done
 refused 'drop with jobs' 1 . pgwork queue drop a
 yes 'drop with jobs: what helps is a command' grep -q '^hint: .*pgwork queue purge' "$tmp/err"
 code 'drop --force' 0 pgwork queue drop a --force
