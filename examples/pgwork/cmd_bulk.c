@@ -98,20 +98,23 @@ static int bulk_reschedule(cli *c, int argc, char **argv)
 
 static int bulk_purge(cli *c, int argc, char **argv)
 {
-    BULK_USAGE("purge", "Deletes jobs of the state -s: ready, delayed, dead, done or cancelled.");
+    BULK_USAGE("purge",
+               "Deletes jobs of the state -s: ready, gated, delayed, dead, done or cancelled.");
     return bulk_run(c, argc, argv, PGW_BULK_PURGE, &use);
 }
 
 static int bulk_move(cli *c, int argc, char **argv)
 {
-    BULK_USAGE("move", "Moves ready jobs, delayed jobs and dead letters to the queue --to. They "
-                       "keep their ids.");
+    BULK_USAGE("move",
+               "Moves ready, gated and delayed jobs, and dead letters, to the queue --to. They "
+               "keep\ntheir ids.");
     return bulk_run(c, argc, argv, PGW_BULK_MOVE, &use);
 }
 
 static int bulk_priority(cli *c, int argc, char **argv)
 {
-    BULK_USAGE("priority", "Gives ready jobs, delayed jobs and dead letters the priority -p.");
+    BULK_USAGE("priority",
+               "Gives ready, gated and delayed jobs, and dead letters, the priority -p.");
     return bulk_run(c, argc, argv, PGW_BULK_PRIORITY, &use);
 }
 

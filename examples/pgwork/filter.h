@@ -18,7 +18,7 @@ typedef struct filter {
         PGW_FILTER_INIT, NULL, -1, -1 \
     }
 
-#define FILTER_STATES "ready, leased, delayed, dead, done or cancelled"
+#define FILTER_STATES "ready, leased, delayed, gated, dead, done or cancelled"
 
 /* Rows of an option table, for `filter *p`. */
 /* clang-format off */

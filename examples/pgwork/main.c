@@ -35,7 +35,7 @@ static const verb commands[] = {
     {"reschedule", "move delayed jobs to another time", cmd_reschedule},
     {"retry", "make dead letters ready again, by id", cmd_retry},
     {"dead", "list, redrive or purge dead letters", cmd_dead},
-    {"bulk", "cancel, redrive, reschedule, purge, move all jobs that fit a filter", cmd_bulk},
+    {"bulk", "change jobs by filter: cancel, redrive, reschedule, purge, move, priority", cmd_bulk},
     {"log", "list bulk operations: who did what", cmd_log},
     {"cron", "schedules: list, add, rm, pause, resume, run, next, tick, claim, ...", cmd_cron},
     {"stats", "count the jobs of every queue", cmd_stats},

@@ -101,11 +101,11 @@ PGW_API pgw_status pgw_dead_errors_each(pgw *h, const char *queue,
 /** @name Bulk operations (operator) @{ */
 /* clang-format off */
 typedef enum pgw_bulk_verb {
-    PGW_BULK_CANCEL,     /* ready, delayed and leased jobs */
+    PGW_BULK_CANCEL,     /* ready, gated, delayed and leased jobs */
     PGW_BULK_REDRIVE,    /* dead letters */
     PGW_BULK_RESCHEDULE, /* delayed jobs: run_at_us or delay_ms */
-    PGW_BULK_PURGE,      /* jobs of the filter's state: ready, delayed, dead, done or cancelled */
-    PGW_BULK_MOVE,       /* ready jobs, delayed jobs and dead letters: to */
+    PGW_BULK_PURGE,      /* of the filter's state: ready, gated, delayed, dead, done or cancelled */
+    PGW_BULK_MOVE,       /* ready, gated and delayed jobs, and dead letters: to */
     PGW_BULK_PRIORITY    /* the same: priority */
 } pgw_bulk_verb;
 typedef struct pgw_bulk_opts {

@@ -38,7 +38,7 @@ typedef enum pgw_state {
     PGW_STATE_ANY, /* in options: all of them; of a job: not known */
     PGW_STATE_READY,
     PGW_STATE_DELAYED,
-    PGW_STATE_GATED, /* waits for other jobs of its group */
+    PGW_STATE_GATED, /* waits for its group, a permit or a rate */
     PGW_STATE_LEASED,
     PGW_STATE_DONE,
     PGW_STATE_DEAD,
@@ -57,7 +57,7 @@ PGW_API const char *pgw_state_name(pgw_state state);
 /**
  * Parses the name of a state.
  *
- * @param text   "ready", "delayed", "leased", "done", "dead", "cancelled" or "all"
+ * @param text   "ready", "delayed", "gated", "leased", "done", "dead", "cancelled" or "all"
  * @param state  takes the state
  * @returns
  * - PGW_OK

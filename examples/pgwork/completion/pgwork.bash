@@ -40,7 +40,7 @@ _pgwork() {
     case $prev in
     -d | --dsn-file | -f | --file | -o | --out | --token-file | --act-dsn-file) COMPREPLY=($(compgen -f -- "$cur")); return ;;
     --state | -s) # a switch of lock
-        [[ $command = lock ]] || { COMPREPLY=($(compgen -W "ready leased delayed dead done cancelled all" -- "$cur")); return; } ;;
+        [[ $command = lock ]] || { COMPREPLY=($(compgen -W "ready leased delayed gated dead done cancelled all" -- "$cur")); return; } ;;
     --notify | --payload-visible) COMPREPLY=($(compgen -W "on off" -- "$cur")); return ;;
     --expired) COMPREPLY=($(compgen -W "dead drop" -- "$cur")); return ;;
     --key-scope) COMPREPLY=($(compgen -W "unfinished ready period" -- "$cur")); return ;;
