@@ -138,7 +138,6 @@ static const struct status_row {
     {"PW005", PGW_EEXISTS, PGW_EEXISTS, ""},
     {"PW006", PGW_ELOCKED, PGW_ELOCKED, ""},
     {"PW007", PGW_ESCHEMA, PGW_ESCHEMA, STATUS_MIGRATE},
-    {"PW008", PGW_ELEASE, PGW_ELEASE, ""},
     {"PW009", PGW_ECONFLICT, PGW_ECONFLICT, ""},
 
     /* advice without a code of its own */

@@ -206,7 +206,6 @@ static const struct {
     {"PW005", PGW_EEXISTS, PGW_EEXISTS},
     {"PW006", PGW_ELOCKED, PGW_ELOCKED},
     {"PW007", PGW_ESCHEMA, PGW_ESCHEMA},
-    {"PW008", PGW_ELEASE, PGW_ELEASE},
     {"PW009", PGW_ECONFLICT, PGW_ECONFLICT},
     /* whatever else the server says, also what is no SQLSTATE at all */
     {"0A000", PGW_EDB, PGW_EDB},
