@@ -299,7 +299,8 @@ PGW_API pgw_status pgw_worker_add_source(pgw_worker *w, const pgw_conf *conf);
 /** How a worker runs jobs of one kind. */
 typedef struct pgw_kind_opts {
     size_t struct_size;
-    int concurrency;        /* jobs at once, 1 .. 1024, at most `worker.concurrency`, which is PGW_DEFAULT */
+    int concurrency;        /* jobs at a time, 1 .. 1024, never more than `worker.concurrency`;
+                             * PGW_DEFAULT: `worker.concurrency` */
     int max_attempts;       /* attempts until a dead letter, 1 .. 1000; PGW_DEFAULT: those of job or queue. These
                              * also limit a number given here, unless they are PGW_UNLIMITED */
     int64_t timeout_ms;     /* 1 .. 2,592,000,000, or PGW_UNLIMITED; PGW_DEFAULT: `worker.job_timeout_ms`.
