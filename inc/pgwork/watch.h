@@ -62,7 +62,7 @@ typedef struct pgw_queue_counts {
     int64_t wait[PGW_BUCKETS], run[PGW_BUCKETS];        /* histograms of waiting and running time */
 } pgw_queue_counts;
 /**
- * Lists queues by name, with the counters of all their workers since the queue was created.
+ * Lists queues by name, with the counters of all their workers since the first report.
  *
  * @param h      the handle
  * @param queue  only this one; NULL: all
