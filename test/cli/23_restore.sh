@@ -5,7 +5,7 @@ numbers="'{pgwork.position, pgwork.lock_fence, pgwork.schedule_fence, pgwork.sem
 
 # typed N: the N-th block of commands of that chapter
 typed() {
-    awk -v n="$1" '/^### Failover and restore/ { here = 1 } /^## / { here = 0 }
+    awk -v n="$1" '/^### Restore/ { here = 1 } /^## / { here = 0 }
         here && /^ *```sh norun$/ { block++; on = 1; next } /^ *```$/ { on = 0 } on && block == n' "$top/doc/operations.md" >"$tmp/typed"
     code "$2" 0 sh -c 'cd "$1" && sh -e typed' sh "$tmp"
 }
