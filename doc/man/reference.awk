@@ -76,7 +76,7 @@ function man_page(list, k, declarations,    file, first, i, title, was) {
     sub(/[.:]$/, "", title)
     title = tolower(substr(title, 1, 1)) substr(title, 2)
     print ".\\\" Made from " header() " by doc/man/reference.awk" > file
-    print ".Dd January 1, 2026\n.Dt " toupper(first) " 3\n.Os pgwork " version "\n.Sh NAME" > file
+    print ".Dd November 27, 2026\n.Dt " toupper(first) " 3\n.Os pgwork " version "\n.Sh NAME" > file
     for (i = 1; i <= k; i++) print ".Nm " list[i] (i < k ? " ," : "") > file
     print ".Nd " roff(title) "\n.Sh LIBRARY\npgwork (libpgwork, \\-lpgwork)\n.Sh SYNOPSIS\n.In pgwork.h\n.Bd -literal" > file
     literal(file, declarations)
