@@ -96,7 +96,7 @@ static const conf_row conf_rows[] = {
     ENUM_ROW("durability", "sync, relaxed", "sync",
         "relaxed: claim and extend do not wait for the disk, and a crash may undo them"),
     BOOL_ROW("notify", "on",
-        "listen for new jobs; off: poll only, for a pooler in transaction mode"),
+        "listen for new jobs; off: poll only"),
 
     INT_ROW("payload.max_bytes", 1, PGW__BYTES_MAX, "16777216", "largest payload, body and meta of a job"),
     INT_ROW("poll.min_ms", 1, CONF_HOUR, "5", "shortest wait of an idle worker"),
