@@ -334,15 +334,15 @@ BEGIN
     IF NOT FOUND THEN
         prev := (0, '-infinity', 0, '{}', '{}', '{}', 0, false, '-infinity', 0, '-infinity', 0, '-infinity', 0);
     END IF;
-    t := CASE WHEN mine THEN pgwork._tick(prev) ELSE prev END;
-    tick_ms := pgwork._ms(began); at := clock_timestamp();
+    t := CASE WHEN mine THEN pgwork._tick(prev) ELSE prev END; tick_ms := pgwork._ms(began); at := clock_timestamp();
     IF first OR began NOT BETWEEN t.promoted_at AND t.promoted_at + 9 * t.promote_ms * interval '1 ms' THEN
         SELECT p.promoted, p.next_ms INTO promoted, next_ms FROM pgwork.promote(batch) p;
         t.promoted_at := began;
         t.promote_ms := CASE WHEN promoted < batch THEN least(greatest(pgwork._ms(at) - promoted, 0), 100) ELSE 0 END;
     END IF;
     at := clock_timestamp();
-    IF mine AND (first OR prev.slow <@ t.slow OR began - t.reaped_at > '1 s') OR began - prev.at > '5 s' THEN
+    IF mine AND (first OR prev.slow <@ t.slow OR began > t.reaped_at + '1 s'::interval)
+       OR began > prev.at + interval '5 s' THEN
         IF first OR began NOT BETWEEN t.reaped_at AND t.reaped_at + greatest(250, 9 * t.reap_ms) * interval '1 ms' THEN
             -- After a time without a reaper, leased rows may be behind many ready rows.
             SELECT r.returned, r.died INTO reaped, died

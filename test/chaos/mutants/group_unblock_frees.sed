@@ -4,4 +4,4 @@
 # faults: -
 # pace: 4
 # seconds: 60
-s/ AND d.gate IS NULL OFFSET 0/ OFFSET 0/
+s/ AND d.gate IS NULL FOR UPDATE OF d SKIP LOCKED/ FOR UPDATE OF d SKIP LOCKED/
