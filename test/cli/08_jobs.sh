@@ -183,7 +183,7 @@ yes 'although a reaper was there a moment ago' grep -q '^note *reaper ' "$tmp/ou
 pgwork queue drop late --force
 sql "CREATE ROLE pgw_cli_plain LOGIN IN ROLE pgwork_worker" 2>/dev/null
 PGWORK_DSN="host=$PGHOST port=$PGPORT user=pgw_cli_plain dbname=$PGDATABASE" pgwork doctor >"$tmp/out" 2>"$tmp/err"
-is 'a plain worker sees which checks the doctor may not make' "$(grep -c '^note .*not checked: needs pgwork_viewer' "$tmp/out") $(grep -c '^BAD .*permission denied' "$tmp/out")" '4 0'
+is 'a plain worker sees which checks the doctor may not make' "$(grep -c '^note .*not checked: needs pgwork_viewer' "$tmp/out") $(grep -c '^BAD .*permission denied' "$tmp/out")" '5 0'
 sql "DROP ROLE pgw_cli_plain; DELETE FROM pgwork.heartbeat"
 pgwork enqueue slow x >/dev/null
 sql "UPDATE pgwork.live_job SET created_at = now() - interval '2 h' WHERE token IS NULL"
