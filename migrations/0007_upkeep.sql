@@ -24,7 +24,7 @@ CREATE FUNCTION pgwork._is_passing(state text) RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN state ~ '^(25|40|53|55P03|57|58)';
 
 -- Jobs of expired leases of a queue, up to `batch`. Claims take positions in order, so leased rows lie before
--- ready rows: reading a lane ends when a thousand rows above the mark have no lease, nor may get one, unless `whole`.
+-- ready rows: reading a lane ends when a thousand rows above the mark are neither leased nor locked, unless `whole`.
 CREATE FUNCTION pgwork._expired(queue integer, batch integer, whole boolean, OUT ids bigint[], OUT tokens uuid[])
 LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
 DECLARE
