@@ -120,7 +120,7 @@ END $$;
 -- A session remembers this about a queue for 200 ms, so that its claims skip jobs that were claimed since the last
 -- tick. It is only a hint, lost with the session. [1] hash of the queue's name [2] valid until, ms [3] 1: there may
 -- be quarantined jobs [4] jobs per row [5] the number of positions that 32 rows span [6] the position after which
--- priority 0 continues; -1: all jobs have lower priorities; -2: no job is ready [7] when to check again
+-- priority 0 continues; -1: all jobs have lower priorities, or some are late; -2: none is ready [7] when to check again
 CREATE FUNCTION pgwork._hint(queue text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN 'pgwork.claim_' || (hashtext(queue) & 63)::text;
 
@@ -141,8 +141,8 @@ BEGIN
              LIMIT 32) j;
     RETURN set_config(pgwork._hint(its_name),
         ARRAY[hashtextextended(its_name, 0), coalesce(old[2], now_ms + 200), rows.quarantined::integer,
-              coalesce(rows.n, 1), rows.width, CASE WHEN rows.lane > 1 OR rows.n IS NULL AND old[6] >= 0 THEN -1
-                                                    ELSE coalesce(rows.start, -2) END,
+              coalesce(rows.n, 1), rows.width, CASE WHEN rows.lane > 1 OR m.stops[1] < 9223372036854775807
+                  OR rows.n IS NULL AND old[6] >= 0 THEN -1 ELSE coalesce(rows.start, -2) END,
               now_ms + 10]::text, false)::bigint[];
 END $$;
 

@@ -240,6 +240,50 @@ void test_late_jobs_among_and_before_what_was_claimed_are_claimed(void)
     TEST_ASSERT_EQUAL_INT(13, drain());
 }
 
+static long long number_after(const char *text, const char *what)
+{
+    const char *at = strstr(text, what);
+
+    return at ? atoll(at + strlen(what)) : 0;
+}
+
+/* Pages that a claim of five looks at, by a session that knows nothing of the queue. */
+static long long pages_of_a_claim(void)
+{
+    PGconn *conn = kit_open();
+
+    kit_do(conn, "SELECT * FROM pgwork.claim('{other}', 5, 'new')");
+    const char *plan = kit_text(conn, "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON)"
+                                      " SELECT * FROM pgwork.claim('{q}', 5, 'new')");
+    return number_after(plan, "\"Shared Hit Blocks\": ") +
+           number_after(plan, "\"Shared Read Blocks\": ");
+}
+
+/* Between the late job and the others lie the rows of thousands that are done. */
+void test_claims_beside_a_late_job_do_not_read_what_was_claimed_since(void)
+{
+    kit_do(a, "SELECT pgwork.queue_create('other')");
+    kit_do(c, "BEGIN");
+    put_late(c, 1);
+    ticks(2);
+    kit_do(a, "SELECT setval('pgwork.position', nextval('pgwork.position') + 3000000)");
+    for (int i = 0; i < 4; i++) {
+        put(a, 5000, "");
+        kit_do(a, "SELECT pgwork.complete('q', array_agg(id), array_agg(token))"
+                  " FROM pgwork.claim('{q}', 5000, 'x', apart => true)");
+        ticks(1);
+    }
+    put(a, 100, "");
+    ticks(3);
+    const long long before = pages_of_a_claim();
+    kit_do(c, "COMMIT");
+    ticks(1);
+    const long long beside = pages_of_a_claim();
+    TEST_ASSERT_EQUAL_INT64(1, kit_number(a, "SELECT count(*) FROM pgwork.job WHERE kind = 'late'"
+                                             " AND state = 'leased'"));
+    TEST_ASSERT_LESS_THAN_INT64(before + 200, beside);
+}
+
 /* The search may take long where a transaction was open for long. On a slow machine it is due again
  * at once, so there is more than one try. */
 void test_a_late_job_does_not_wait_for_a_search_for_expired_leases(void)
