@@ -983,9 +983,9 @@ END $$;
 CREATE FUNCTION pgwork.group_blocked(at_most bigint DEFAULT 1000)
 RETURNS TABLE (queue text, grp text, reason text, job bigint, until timestamptz, gated bigint, since timestamptz)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
-    SELECT q.name, g.grp, CASE WHEN g.held_until > pgwork._now() THEN 'held' WHEN b.dead THEN 'dead letter' ELSE 'retry' END,
-           CASE WHEN (g.held_until > pgwork._now()) IS NOT TRUE THEN g.blocked_by END,
-           CASE WHEN g.held_until > pgwork._now() THEN g.held_until WHEN NOT b.dead THEN b.run_at END, g.gated, g.next_since
+    SELECT q.name, g.grp, CASE WHEN h.held THEN 'held' WHEN b.dead THEN 'dead letter' ELSE 'retry' END,
+           CASE WHEN NOT h.held THEN g.blocked_by END,
+           CASE WHEN h.held THEN g.held_until WHEN NOT b.dead THEN b.run_at END, g.gated, g.next_since
       FROM (SELECT c.queue, c.grp, bool_or(c.dead) AS dead, min(c.run_at) AS run_at FROM (
                 (SELECT a.queue, a.gate AS grp, true AS dead, NULL::timestamptz AS run_at FROM pgwork.admitted_job a
                   WHERE a.dead LIMIT $1) UNION ALL
@@ -996,7 +996,8 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET e
                       ORDER BY d.run_at DESC LIMIT $1) d WHERE d.grp <> '' AND d.gate IS NULL)
             ) c GROUP BY c.queue, c.grp) b
       JOIN pgwork.queue q ON q.id = b.queue CROSS JOIN LATERAL pgwork.group_list(q.name, b.grp) g
-     WHERE g.gated > 0 AND (b.dead OR g.held_until > pgwork._now()
+     CROSS JOIN LATERAL (SELECT g.held_until > pgwork._now() IS TRUE AS held) h
+     WHERE g.gated > 0 AND (b.dead OR h.held
            OR g.leased = 0 AND g.admitted >= g.group_limit AND g.blocked_by IS NOT NULL)
 $$;
 

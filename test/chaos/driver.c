@@ -269,6 +269,11 @@ static const char *env(const char *name)
     return getenv(name) ? getenv(name) : "";
 }
 
+static int64_t env_number(const char *name, int64_t otherwise)
+{
+    return *env(name) ? atoll(env(name)) : otherwise;
+}
+
 /* In turn: a while with small faults only, so that it is seen how long somebody waits; then each of
  * the large ones, in an order that the seed decides. The small ones come all the time. */
 static void play(int64_t seconds)
@@ -276,7 +281,7 @@ static void play(int64_t seconds)
     const int64_t begin = now_us(), end = begin + seconds * 1000000;
     enum class heavy[C_COUNT], small[C_COUNT];
     int heavies = 0, smalls = 0, h = 0, s = 0;
-    const int64_t calm_us = (*env("CHAOS_CALM_S") ? atoll(env("CHAOS_CALM_S")) : 25) * 1000000;
+    const int64_t calm_us = env_number("CHAOS_CALM_S", 25) * 1000000;
 
     for (int i = 0; i < C_COUNT; i++)
         if (is_ours((enum class)i)) {
@@ -367,8 +372,7 @@ static void finish(void)
         if (processes[i].pid) kill(processes[i].pid, SIGUSR1);
     hist(0, 'e', OP_cal, 0);
     turn(1000);
-    const char *patience = getenv("CHAOS_DRAIN_S");
-    for (int64_t end = now_us() + (patience ? atoll(patience) : 120) * 1000000;
+    for (int64_t end = now_us() + env_number("CHAOS_DRAIN_S", 120) * 1000000;
          now_us() < end && !drained();) {
         unblock();
         turn(500);

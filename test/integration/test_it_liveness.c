@@ -59,6 +59,22 @@ static void await_job(const char *queue, long long id)
     TEST_ASSERT_EQUAL_INT64(id, jobs[0].id);
 }
 
+/* Makes inserts or updates of such rows of live_job fail. */
+static void refuse(const char *event, const char *when)
+{
+    kit_do(a, "CREATE FUNCTION public.refuse() RETURNS trigger LANGUAGE plpgsql AS"
+              " 'BEGIN RAISE EXCEPTION $$no$$; END'");
+    kit_do(a,
+           "CREATE TRIGGER refuse BEFORE %s ON pgwork.live_job FOR EACH ROW WHEN (%s)"
+           " EXECUTE FUNCTION public.refuse()",
+           event, when);
+}
+
+static void refuse_no_more(void)
+{
+    kit_do(a, "DROP FUNCTION public.refuse() CASCADE");
+}
+
 /* -- a backlog of another queue -----------------------------------------------------------------
  */
 
@@ -214,13 +230,9 @@ void test_an_open_cancel_of_a_job_that_was_set_aside_stops_no_reaper(void)
     const long long bad = put("'q', '\"bad\"'");
 
     put("'q', '{}'");
-    kit_do(a, "CREATE FUNCTION public.refuse() RETURNS trigger LANGUAGE plpgsql AS"
-              " 'BEGIN RAISE EXCEPTION $$no$$; END'");
-    kit_do(a, "CREATE TRIGGER refuse BEFORE UPDATE ON pgwork.live_job FOR EACH ROW WHEN"
-              " (NEW.token IS NOT NULL AND NEW.payload = '\"bad\"')"
-              " EXECUTE FUNCTION public.refuse()");
+    refuse("UPDATE", "NEW.token IS NOT NULL AND NEW.payload = '\"bad\"'");
     TEST_ASSERT_EQUAL_INT64(1, kit_number(a, "SELECT pgwork.set_aside('{q}')"));
-    kit_do(a, "DROP FUNCTION public.refuse() CASCADE");
+    refuse_no_more();
     kit_do(a, "UPDATE pgwork.stuck_job SET again_at = now()");
     kit_do(a, "BEGIN");
     kit_do(a, "SELECT * FROM pgwork.cancel('q', ARRAY[%lld])", bad);
@@ -318,10 +330,7 @@ void test_groups_whose_first_job_is_locked_delay_no_others(void)
 
 void test_a_gated_job_that_cannot_be_moved_stops_no_other_queue(void)
 {
-    kit_do(a, "CREATE FUNCTION public.refuse() RETURNS trigger LANGUAGE plpgsql AS"
-              " 'BEGIN RAISE EXCEPTION $$no$$; END'");
-    kit_do(a, "CREATE TRIGGER refuse BEFORE INSERT ON pgwork.live_job FOR EACH ROW WHEN"
-              " (NEW.payload = '13') EXECUTE FUNCTION public.refuse()");
+    refuse("INSERT", "NEW.payload = '13'");
     const long long bad = put("'q', '13', grp => 'g'");
     const long long id = put("'r', '{}', delay_ms => 1");
     await_job("r", id);
@@ -329,7 +338,7 @@ void test_a_gated_job_that_cannot_be_moved_stops_no_other_queue(void)
     TEST_ASSERT_EQUAL_INT64(1,
                             kit_number(b, "SELECT count(*) FROM pgwork.claim('{q,r}', 10, 'w')"));
     TEST_ASSERT_EQUAL_INT64(1, kit_number(b, "SELECT count(*) FROM pgwork.stuck_jobs"));
-    kit_do(a, "DROP FUNCTION public.refuse() CASCADE");
+    refuse_no_more();
     kit_do(a, "UPDATE pgwork.stuck_job SET again_at = now()");
     await_job("q", bad);
     kit_do(a, "DELETE FROM pgwork.stuck_job");
@@ -337,15 +346,12 @@ void test_a_gated_job_that_cannot_be_moved_stops_no_other_queue(void)
 
 void test_a_pause_that_was_begun_by_a_clock_ahead_ends(void)
 {
-    kit_do(a, "CREATE FUNCTION public.refuse() RETURNS trigger LANGUAGE plpgsql AS"
-              " 'BEGIN RAISE EXCEPTION $$no$$; END'");
-    kit_do(a, "CREATE TRIGGER refuse BEFORE INSERT ON pgwork.live_job FOR EACH ROW WHEN"
-              " (NEW.payload = '13') EXECUTE FUNCTION public.refuse()");
+    refuse("INSERT", "NEW.payload = '13'");
     const long long bad = put("'q', '13', delay_ms => 60000");
     kit_due(a, "q");
     full_pass();
     TEST_ASSERT_EQUAL_INT64(1, kit_number(b, "SELECT count(*) FROM pgwork.stuck_jobs"));
-    kit_do(a, "DROP FUNCTION public.refuse() CASCADE");
+    refuse_no_more();
     kit_do(a, "UPDATE pgwork.stuck_job SET again_at = now() + interval '1 year'");
     await_job("q", bad);
     kit_do(a, "DELETE FROM pgwork.stuck_job");
