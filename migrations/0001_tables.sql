@@ -133,14 +133,14 @@ CREATE TABLE pgwork.delayed_job (
     key text, error text, tags text[], payload jsonb, body bytea, grp text, expires_at timestamptz, meta jsonb,
     PRIMARY KEY (queue, id)
 ) WITH (autovacuum_vacuum_scale_factor = 0.05);
-CREATE INDEX delayed_job_due ON pgwork.delayed_job (queue, run_at, id);
+CREATE INDEX delayed_job_due ON pgwork.delayed_job (queue, run_at, id) WHERE run_at < 'infinity';
 
 -- A dead letter has the time of its death instead of a due time, and the last holder.
 CREATE TABLE pgwork.dead_job (LIKE pgwork.delayed_job, holder text, PRIMARY KEY (queue, id));
 ALTER TABLE pgwork.dead_job RENAME run_at TO died_at;
 ALTER TABLE pgwork.delayed_job ADD gate text, ADD place bigint; -- of a gated job, see 0015
 ALTER TABLE pgwork.dead_job ALTER died_at SET DEFAULT pgwork._now();
-CREATE INDEX dead_job_died ON pgwork.dead_job (queue, died_at);
+CREATE INDEX dead_job_died ON pgwork.dead_job (queue, died_at) WHERE died_at < 'infinity';
 
 CREATE TABLE pgwork.done_job (
     id bigint NOT NULL, created_at timestamptz NOT NULL, finished_at timestamptz NOT NULL DEFAULT pgwork._now(),
@@ -148,7 +148,7 @@ CREATE TABLE pgwork.done_job (
     cancelled boolean NOT NULL DEFAULT false, kind text NOT NULL, holder text, key text, tags text[],
     payload jsonb, output jsonb, PRIMARY KEY (queue, id)
 );
-CREATE INDEX done_job_finished ON pgwork.done_job (queue, finished_at);
+CREATE INDEX done_job_finished ON pgwork.done_job (queue, finished_at) WHERE finished_at < 'infinity';
 CREATE INDEX done_job_cancelled ON pgwork.done_job (queue, id) WHERE cancelled;
 
 CREATE TABLE pgwork.job_history (queue integer, id bigint, progress jsonb, PRIMARY KEY (queue, id)); -- see 0017

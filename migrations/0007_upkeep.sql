@@ -230,10 +230,10 @@ BEGIN
     PERFORM pgwork._check_range('batch', batch, 1, 100000);
     promoted := 0;
     FOR q IN SELECT * FROM pgwork.queue t WHERE EXISTS (SELECT FROM pgwork.delayed_job d
-              WHERE d.queue = t.id AND d.run_at <= now_is OFFSET 0) ORDER BY random() LOOP
+              WHERE d.queue = t.id AND d.run_at <= now_is AND d.run_at < 'infinity' OFFSET 0) ORDER BY random() LOOP
         LOOP -- again if stuck jobs made the batch smaller
             ids := ARRAY(SELECT d.id FROM pgwork.delayed_job d WHERE d.queue = q.id AND d.run_at <= now_is
-                            AND NOT EXISTS (SELECT FROM pgwork._resting(d.queue, d.id))
+                            AND d.run_at < 'infinity' AND NOT EXISTS (SELECT FROM pgwork._resting(d.queue, d.id))
                           ORDER BY d.run_at, d.id LIMIT batch - promoted FOR UPDATE OF d SKIP LOCKED);
             EXIT WHEN ids = '{}';
             moved := (pgwork._move(q, ids, NULL, false)).moved; promoted := promoted + moved;
@@ -275,24 +275,24 @@ DECLARE
 BEGIN
     PERFORM pgwork._check_range('batch', batch, 1, 100000), pgwork._settle_cancels(batch), pgwork._sum_reports();
     history := pgwork._prune_history(batch);
-    DELETE FROM pgwork.stuck_job s -- no reaper has tried it since
-     WHERE s.ctid = ANY (ARRAY(SELECT d.ctid FROM pgwork.stuck_job d
-                                WHERE d.again_at < now_is - interval '1 hour' FOR UPDATE SKIP LOCKED));
+    DELETE FROM pgwork.stuck_job s WHERE s.ctid = ANY (ARRAY( -- no reaper has tried it since
+        SELECT d.ctid FROM pgwork.stuck_job d WHERE d.again_at < now_is - interval '1 hour' FOR UPDATE SKIP LOCKED));
     SELECT array_agg(t.id) AS lows, array_agg(t.next) AS highs INTO gaps
       FROM (SELECT t.id, lead(t.id, 1, 2147483647) OVER (ORDER BY t.id) AS next
               FROM (SELECT 0 AS id UNION ALL SELECT q.id FROM pgwork.queue q) t) t WHERE t.next > t.id + 1;
     FOR part IN SELECT * FROM (VALUES
-           ('done_job', 'pgwork.queue g', 'd.queue = g.id AND d.finished_at < $1 - g.retention_ms * interval ''1 ms'''),
-           ('unique_key', '(SELECT) g', 'd.free_after < $1'), ('dead_job', 'pgwork.queue g',
-            'd.queue = g.id AND d.died_at < $1 - nullif(g.dead_retention_ms, -1) * interval ''1 ms'''),
+           ('unique_key', '(SELECT) g', 'd.free_after < $1'), ('done_job', 'pgwork.queue g',
+            'd.queue = g.id AND d.finished_at < ''infinity'' AND d.finished_at < $1 - g.retention_ms * $5'),
+           ('dead_job', 'pgwork.queue g',
+            'd.queue = g.id AND d.died_at < ''infinity'' AND d.died_at < $1 - nullif(g.dead_retention_ms, -1) * $5'),
            ('operation', '(SELECT value::bigint AS kept FROM pgwork.setting WHERE name = ''op_retention_ms'') g',
-            'd.at < $1 - g.kept * interval ''1 ms''')) v (place, ranges, what)
+            'd.at < $1 - g.kept * $5')) v (place, ranges, what)
         UNION ALL SELECT p, 'unnest($3, $4) g (low, high)', 'd.queue > g.low AND d.queue < g.high AND NOT EXISTS'
                             ' (SELECT FROM pgwork.queue q WHERE q.id = d.queue)' FROM unnest(pgwork._places()) p LOOP
         EXECUTE format('DELETE FROM pgwork.%1$I j WHERE j.ctid = ANY (ARRAY('
                        'SELECT d.ctid FROM %2$s CROSS JOIN LATERAL (SELECT d.ctid FROM pgwork.%1$I d'
                        ' WHERE %3$s LIMIT $2 FOR UPDATE SKIP LOCKED) d LIMIT $2))', part.place, part.ranges, part.what)
-          USING now_is, batch - pruned, gaps.lows, gaps.highs;
+          USING now_is, batch - pruned, gaps.lows, gaps.highs, interval '1 ms';
         GET DIAGNOSTICS n = ROW_COUNT; pruned := pruned + n;
         EXIT WHEN pruned >= batch;
     END LOOP;
@@ -402,7 +402,7 @@ DECLARE before CONSTANT timestamptz := pgwork._before(older_than_ms); -- with th
 BEGIN
     PERFORM pgwork._refuse_unless(coalesce(batch, 1) > 0, 'batch', batch::text, 'at least 1, or NULL for all');
     RETURN ARRAY(SELECT d.id FROM pgwork.dead_job d WHERE d.queue = q.id AND d.died_at < before
-                    AND (_dead_letters.ids IS NULL OR d.id = ANY (_dead_letters.ids))
+                    AND d.died_at < 'infinity' AND (_dead_letters.ids IS NULL OR d.id = ANY (_dead_letters.ids))
                     AND (_dead_letters.kind IS NULL OR d.kind = _dead_letters.kind)
                   ORDER BY d.died_at LIMIT batch FOR UPDATE SKIP LOCKED);
 END $$;

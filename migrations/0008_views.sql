@@ -134,7 +134,7 @@ BEGIN
     SELECT count(*) INTO delayed FROM (SELECT FROM pgwork.delayed_job j
       WHERE j.queue = q.id AND j.run_at < 'infinity' LIMIT at_most) s;
     SELECT count(*) INTO gated FROM (SELECT FROM pgwork.delayed_job j
-      WHERE j.queue = q.id AND j.run_at = 'infinity' LIMIT at_most) s;
+      WHERE j.queue = q.id AND j.gate IS NOT NULL LIMIT at_most) s;
     SELECT count(*) INTO dead FROM (SELECT FROM pgwork.dead_job j WHERE j.queue = q.id LIMIT at_most) s;
     SELECT count(*) INTO done FROM (SELECT FROM pgwork.done_job j WHERE j.queue = q.id LIMIT at_most) s;
     -- The first row of each range is its oldest.

@@ -46,7 +46,7 @@ CREATE TABLE pgwork.admitted_job (
     dead  boolean NOT NULL DEFAULT false, -- policy block: a dead letter, which stops its group
     PRIMARY KEY (queue, id, gate)
 ) WITH (autovacuum_vacuum_scale_factor = 0.05);
-CREATE INDEX admitted_job_gate ON pgwork.admitted_job (queue, gate, seq);
+CREATE INDEX admitted_job_gate ON pgwork.admitted_job (queue, gate, seq) WHERE seq > 0;
 CREATE INDEX admitted_job_dead ON pgwork.admitted_job (queue, gate) WHERE dead;
 
 -- The advisory lock of a gate.
@@ -144,23 +144,28 @@ CREATE FUNCTION pgwork._to_gates(q pgwork.queue, ids bigint[], dead boolean) RET
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 DECLARE gone bigint[];
 BEGIN
-    PERFORM WHERE q.gated UNION ALL
-     SELECT FROM pgwork.delayed_job d WHERE NOT dead AND d.queue = q.id AND d.id = ANY (ids) AND d.grp IS NOT NULL
-      UNION ALL SELECT FROM pgwork.dead_job d WHERE dead AND d.queue = q.id AND d.id = ANY (ids) AND d.grp IS NOT NULL;
+    PERFORM WHERE q.gated OR EXISTS (SELECT FROM unnest(ids) u (id) CROSS JOIN LATERAL (
+        SELECT d.grp FROM pgwork.delayed_job d WHERE NOT dead AND d.queue = q.id AND d.id = u.id UNION ALL
+        SELECT d.grp FROM pgwork.dead_job d WHERE dead AND d.queue = q.id AND d.id = u.id OFFSET 0) d
+         WHERE d.grp IS NOT NULL);
     IF NOT FOUND THEN RETURN ids; END IF;
     PERFORM pgwork._begin_event();
     IF q.rated THEN -- a retry takes from the rate of its group again: it gives up its place, and is next in line
         PERFORM pgwork._leave(q.id, ARRAY(
-            SELECT a.id FROM pgwork.admitted_job a LEFT JOIN pgwork.group_rule r ON r.queue = a.queue AND r.grp = a.gate
-             WHERE a.queue = q.id AND a.id = ANY (ids) AND a.gate <> '' AND (coalesce(r.rate, q.group_rate)).n > 0));
+            SELECT a.id FROM unnest(ids) u (id) CROSS JOIN LATERAL (SELECT a.* FROM pgwork.admitted_job a
+                   WHERE a.queue = q.id AND a.id = u.id OFFSET 0) a
+              LEFT JOIN pgwork.group_rule r ON r.queue = a.queue AND r.grp = a.gate
+             WHERE a.gate <> '' AND (coalesce(r.rate, q.group_rate)).n > 0));
     END IF;
     WITH a AS ( -- these stopped their groups, whose events were processed without effect meanwhile
-        UPDATE pgwork.admitted_job a SET dead = false WHERE a.queue = q.id AND a.id = ANY (ids) AND a.dead
+        UPDATE pgwork.admitted_job a SET dead = false FROM (SELECT q.id AS queue, u.id FROM unnest(ids) u (id) OFFSET 0) u
+         WHERE a.queue = ANY (ARRAY[u.queue]) AND a.id = u.id AND a.dead
         RETURNING a.gate
     ) INSERT INTO pgwork.gate_event (queue, gate, place)
       SELECT DISTINCT q.id, a.gate, -1 FROM a;
     WITH l AS (
-        DELETE FROM pgwork.dead_job d WHERE _to_gates.dead AND d.queue = q.id AND d.id = ANY (ids)
+        DELETE FROM pgwork.dead_job d USING (SELECT q.id AS queue, u.id FROM unnest(ids) u (id) OFFSET 0) u
+         WHERE _to_gates.dead AND d.queue = ANY (ARRAY[u.queue]) AND d.id = u.id
            AND pgwork._next_gate(q, d.id, d.grp) IS NOT NULL
         RETURNING d.*, coalesce(d.grp, '') AS own, pgwork._next_gate(q, d.id, d.grp) AS gate
     ), i AS (
@@ -172,7 +177,8 @@ BEGIN
     ), u AS (
         UPDATE pgwork.delayed_job d SET run_at = 'infinity', gate = pgwork._next_gate(q, d.id, d.grp),
                grp = coalesce(d.grp, ''), place = pgwork._place(d.priority, d.id)
-         WHERE NOT _to_gates.dead AND d.queue = q.id AND d.id = ANY (ids) AND d.gate IS NULL
+          FROM (SELECT q.id AS queue, u.id FROM unnest(ids) u (id) OFFSET 0) u
+         WHERE NOT _to_gates.dead AND d.queue = ANY (ARRAY[u.queue]) AND d.id = u.id AND d.gate IS NULL
            AND pgwork._next_gate(q, d.id, d.grp) IS NOT NULL
         RETURNING d.id, d.gate, d.place
     ), w AS (SELECT * FROM i UNION ALL SELECT * FROM u
@@ -188,8 +194,9 @@ CREATE FUNCTION pgwork._leave(queue integer, ids bigint[], only_gate text DEFAUL
 SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 BEGIN
     WITH a AS (
-        DELETE FROM pgwork.admitted_job a WHERE a.queue = _leave.queue AND a.id = ANY (ids)
-           AND coalesce(a.gate = only_gate, true)
+        DELETE FROM pgwork.admitted_job a
+         USING (SELECT _leave.queue, u.id FROM unnest(ids) u (id) OFFSET 0) u
+         WHERE a.queue = ANY (ARRAY[u.queue]) AND a.id = u.id AND coalesce(a.gate = only_gate, true)
         RETURNING a.gate, a.low, a.terms, a.dead
     ) INSERT INTO pgwork.gate_event (queue, gate, place, credit, terms)
       SELECT _leave.queue, a.gate, min(CASE WHEN a.dead THEN -1 ELSE a.low END),
@@ -215,7 +222,9 @@ BEGIN
                                ORDER BY m.version DESC LIMIT 1), 0) AS floor
           FROM pgwork.queue t WHERE t.id = _hand_on.queue
     ), a AS (
-        DELETE FROM pgwork.admitted_job a WHERE a.queue = _hand_on.queue AND a.id = ANY (ids)
+        DELETE FROM pgwork.admitted_job a
+         USING (SELECT _hand_on.queue, u.id FROM unnest(ids) u (id) OFFSET 0) u
+         WHERE a.queue = ANY (ARRAY[u.queue]) AND a.id = u.id
         RETURNING a.gate, a.low, a.terms, a.handed
     ), g AS MATERIALIZED (
         SELECT a.gate, a.terms, min(a.low) AS low, max(a.handed) + 1 AS handed, count(*) AS places
@@ -227,7 +236,7 @@ BEGIN
          CROSS JOIN LATERAL (
             SELECT least(g.low, min(e.place)) AS start FROM (
                 SELECT e.place FROM pgwork.gate_event e WHERE e.key = pgwork._gate_lock(_hand_on.queue, g.gate)
-                   AND e.id > q.floor ORDER BY e.id OFFSET 0) e) e
+                   AND (e.key, e.id) > (pgwork._gate_lock(_hand_on.queue, g.gate), q.floor) ORDER BY e.id OFFSET 0) e) e
          CROSS JOIN LATERAL (
             SELECT coalesce(r.group_limit, CASE g.gate WHEN '' THEN q.queue_limit ELSE q.group_limit END) = 1 AS strict
             OFFSET 0) l
@@ -237,7 +246,7 @@ BEGIN
                  WHERE w.queue = _hand_on.queue AND w.gate = g.gate AND w.place > e.start
                    AND (w.xmax = '0' OR l.strict OR w.xmax <> ALL (ARRAY(
                         SELECT x::xid FROM pg_snapshot_xip(pg_current_snapshot()) x)))
-                 ORDER BY w.place LIMIT CASE WHEN l.strict THEN 1 ELSE g.places + 10 END)) AND d.gate = g.gate
+                 ORDER BY w.place LIMIT CASE WHEN l.strict THEN 1 ELSE g.places + 10 END)) AND d.gate IS NOT DISTINCT FROM g.gate
              ORDER BY d.place LIMIT g.places FOR UPDATE SKIP LOCKED) d
          WHERE g.terms = q.group_terms AND g.handed <= 100 AND (g.gate = '' OR q.gated IS NULL)
            AND (CASE g.gate WHEN '' THEN q.rate ELSE coalesce(r.rate, q.group_rate) END).n > 0 IS NOT TRUE
@@ -279,9 +288,12 @@ BEGIN
       FROM (SELECT a.id, coalesce(r.group_retry, q.group_retry) AS policy,
                    EXISTS (SELECT FROM pgwork.delayed_job d WHERE d.queue = q.id AND d.id = a.id OFFSET 0) AS delayed,
                    EXISTS (SELECT FROM pgwork.dead_job d WHERE d.queue = q.id AND d.id = a.id OFFSET 0) AS dead
-              FROM pgwork.admitted_job a LEFT JOIN pgwork.group_rule r ON r.queue = a.queue AND r.grp = a.gate
-             WHERE a.queue = q.id AND a.id = ANY (ids)) s;
-    UPDATE pgwork.admitted_job a SET dead = true WHERE a.queue = q.id AND a.id = ANY (gone.stops);
+              FROM unnest(ids) u (id) CROSS JOIN LATERAL (SELECT a.* FROM pgwork.admitted_job a
+                   WHERE a.queue = q.id AND a.id = u.id OFFSET 0) a
+              LEFT JOIN pgwork.group_rule r ON r.queue = a.queue AND r.grp = a.gate) s;
+    UPDATE pgwork.admitted_job a SET dead = true
+      FROM (SELECT q.id AS queue, u.id FROM unnest(gone.stops) u (id) OFFSET 0) u
+     WHERE a.queue = ANY (ARRAY[u.queue]) AND a.id = u.id;
     PERFORM pgwork._hand_on(q.id, gone.free) WHERE gone.free IS NOT NULL;
 END $$;
 
@@ -383,7 +395,8 @@ BEGIN
     ), e AS (
         DELETE FROM pgwork.gate_event e
          WHERE e.ctid = ANY (ARRAY(SELECT v.ctid FROM unnest(keys) k CROSS JOIN LATERAL (
-                   SELECT v.ctid FROM pgwork.gate_event v WHERE v.key = k AND v.id > floor FOR UPDATE SKIP LOCKED) v
+                   SELECT v.ctid FROM pgwork.gate_event v WHERE v.key = k AND (v.key, v.id) > (k, floor)
+                      FOR UPDATE SKIP LOCKED) v
                     WHERE EXISTS (SELECT FROM u)))
         RETURNING e.gate, e.place, e.credit, e.terms
     ), g AS MATERIALIZED ( -- freed: not NULL if all events are of jobs that have left: then nothing has to be counted
@@ -405,7 +418,7 @@ BEGIN
                    WHEN g.fit IS NOT NULL AND g.gate = '' AND q.queue_limit IS NULL THEN g.most
                    WHEN g.free IS NOT NULL AND g.same AND g.terms = q.group_terms THEN least(g.most, g.free + g.credit)
                    ELSE greatest(0, g.most - (SELECT count(*) FROM (SELECT FROM pgwork.admitted_job a
-                                   WHERE a.queue = q.id AND a.gate = g.gate ORDER BY a.seq DESC LIMIT g.most) a)) END AS n
+                                   WHERE a.queue = q.id AND a.gate = g.gate AND a.seq > 0 ORDER BY a.seq DESC LIMIT g.most) a)) END AS n
           FROM g
     ), c AS MATERIALIZED (
         SELECT r.gate, r.start, r.n, r.fit, r.counted AND r.n < r.most AS others, w.* FROM vacancy r CROSS JOIN LATERAL (
@@ -449,7 +462,8 @@ BEGIN
           FROM (SELECT r.gate, r.start FROM vacancy r WHERE r.n = 0 AND NOT r.shut AND r.fit IS NULL UNION ALL
                 SELECT c.gate, max(c.place) FROM c WHERE c.others GROUP BY c.gate, c.n HAVING count(*) = c.n) r
          CROSS JOIN LATERAL (SELECT a.ctid FROM pgwork.admitted_job a
-                              WHERE a.queue = q.id AND a.gate = r.gate AND a.low > r.start OFFSET 0) a
+                              WHERE a.queue = q.id AND a.gate = r.gate AND a.seq > 0 AND a.low > r.start
+                              ORDER BY a.seq OFFSET 0) a
     ), low AS (
         UPDATE pgwork.admitted_job a SET low = h.start FROM high h
          WHERE a.ctid = h.at AND a.ctid = ANY (ARRAY(SELECT a.ctid FROM pgwork.admitted_job a
@@ -536,7 +550,7 @@ LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 DECLARE
     s pgwork.semaphore; one bigint; older bigint; room bigint; dead bigint[];
     asked CONSTANT bigint := (SELECT count(*) FROM (SELECT FROM pgwork.delayed_job d
-                                                     WHERE d.queue = q.id AND d.gate = '' LIMIT most) d);
+                                                     WHERE d.queue = q.id AND d.gate = '' ORDER BY d.place LIMIT most) d);
 BEGIN
     numbers := '{}';
     short := asked > 0;
@@ -713,14 +727,14 @@ BEGIN
         PERFORM pgwork._add_gate_event(one.queue, one.grp);
     END LOOP;
     FOR one IN SELECT a.queue, a.id FROM pgwork.admitted_job a WHERE a.dead AND NOT EXISTS (
-                   SELECT FROM pgwork.dead_job d WHERE d.queue = a.queue AND d.id = a.id)
+                   SELECT FROM pgwork.dead_job d WHERE d.queue = a.queue AND d.id = a.id OFFSET 0)
                 LIMIT most FOR UPDATE OF a SKIP LOCKED LOOP
         PERFORM pgwork._leave_gates(one.queue, ARRAY[one.id]);
     END LOOP;
     ticked := extract(epoch FROM r.at) * 1000000000;
     FOR q IN SELECT * FROM pgwork.queue t
-              WHERE t.gated OR t.rated OR EXISTS (SELECT FROM pgwork.gate_mark m WHERE m.queue = t.id)
-                 OR EXISTS (SELECT FROM pgwork.gate_event e WHERE e.queue = t.id) ORDER BY random() LOOP
+              WHERE t.gated OR t.rated OR EXISTS (SELECT FROM pgwork.gate_mark m WHERE m.queue = t.id OFFSET 0)
+                 OR EXISTS (SELECT FROM pgwork.gate_event e WHERE e.queue = t.id OFFSET 0) ORDER BY random() LOOP
         CONTINUE WHEN EXISTS (SELECT FROM pgwork._resting(q.id, 0));
         IF mine AND q.rated AND pgwork._now_ns() < (pgwork._gate_mark(q.id)).at THEN PERFORM pgwork._gates_afresh(q.id); END IF;
         was := pgwork._gate_mark(q.id);
@@ -770,7 +784,8 @@ BEGIN
         at_most := at_most - 1;
         after_grp := (SELECT least(
             (SELECT d.gate FROM pgwork.delayed_job d WHERE d.queue = _groups.queue AND d.gate > after_grp ORDER BY d.gate LIMIT 1),
-            (SELECT a.gate FROM pgwork.admitted_job a WHERE a.queue = _groups.queue AND a.gate > after_grp ORDER BY a.gate LIMIT 1),
+            (SELECT a.gate FROM pgwork.admitted_job a WHERE a.queue = _groups.queue AND a.gate > after_grp AND a.seq > 0
+              ORDER BY a.gate LIMIT 1),
             (SELECT r.grp FROM pgwork.group_rule r WHERE r.queue = _groups.queue AND r.grp > after_grp ORDER BY r.grp LIMIT 1)));
         EXIT WHEN after_grp IS NULL;
         RETURN NEXT after_grp;
@@ -913,7 +928,7 @@ BEGIN
     -- A reaper skips delayed jobs that are locked, and otherwise would wait for their rows in admitted_job.
     ids := ARRAY(SELECT a.id FROM pgwork.admitted_job a WHERE a.queue = q.id AND a.gate = group_unblock.grp AND a.dead)
         || ARRAY(SELECT a.id FROM pgwork.admitted_job a JOIN pgwork.delayed_job d ON d.queue = a.queue AND d.id = a.id
-                  WHERE a.queue = q.id AND a.gate = group_unblock.grp AND d.gate IS NULL FOR UPDATE OF d SKIP LOCKED);
+                  WHERE a.queue = q.id AND a.gate = group_unblock.grp AND a.seq > 0 AND d.gate IS NULL FOR UPDATE OF d SKIP LOCKED);
     PERFORM pgwork._leave(q.id, ids);
     RETURN cardinality(ids);
 END $$;
@@ -966,12 +981,13 @@ BEGIN
       LEFT JOIN pgwork.group_rule r ON r.queue = q.id AND r.grp = s.g
       LEFT JOIN LATERAL (SELECT c.* FROM (SELECT (coalesce(r.rate, q.group_rate)).* OFFSET 0) c WHERE c.n > 0) p ON true
      CROSS JOIN LATERAL (SELECT count(*) AS n FROM (SELECT FROM pgwork.delayed_job d
-                          WHERE d.queue = q.id AND d.gate = s.g LIMIT 1000) d) w
+                          WHERE d.queue = q.id AND d.gate = s.g ORDER BY d.place LIMIT 1000) d) w
      CROSS JOIN LATERAL (
            SELECT count(*) AS n, count(*) FILTER (WHERE f.leased) AS leased,
-                  min(a.id) FILTER (WHERE a.dead OR f.leased IS NULL AND NOT EXISTS (SELECT FROM pgwork.delayed_job d
-                      WHERE d.queue = q.id AND d.id = a.id AND d.gate IS NOT NULL)) AS blocked_by
-             FROM (SELECT * FROM pgwork.admitted_job a WHERE a.queue = q.id AND a.gate = s.g ORDER BY a.seq DESC LIMIT 1000) a
+                  min(a.id) FILTER (WHERE a.dead OR f.leased IS NULL AND (SELECT d.gate FROM pgwork.delayed_job d
+                      WHERE d.queue = q.id AND d.id = a.id) IS NULL) AS blocked_by
+             FROM (SELECT * FROM pgwork.admitted_job a WHERE a.queue = q.id AND a.gate = s.g AND a.seq > 0
+                    ORDER BY a.seq DESC LIMIT 1000) a
              LEFT JOIN LATERAL pgwork._find(q.id, a.id) f ON true) a
       LEFT JOIN LATERAL (SELECT d.id, d.created_at FROM pgwork.delayed_job d WHERE d.queue = q.id AND d.gate = s.g
                           ORDER BY d.place LIMIT 1) h ON true;

@@ -132,10 +132,11 @@ BEGIN
                     there := ARRAY(SELECT u.id FROM pgwork._unfinished(q.id, there) u WHERE u.expires_at IS NOT NULL);
                 END IF;
             END IF;
-            DELETE FROM pgwork.expiring_job e
-             WHERE e.queue = lot.queue AND e.id = ANY (lot.ids) AND e.id <> ALL (there);
+            DELETE FROM pgwork.expiring_job e USING (SELECT lot.queue, u.id FROM unnest(lot.ids) u (id) OFFSET 0) u
+             WHERE e.queue = ANY (ARRAY[u.queue]) AND e.id = u.id AND e.id <> ALL (there);
             UPDATE pgwork.expiring_job e SET at = now_is + interval '5 s'
-             WHERE e.queue = lot.queue AND e.id = ANY (there);
+              FROM (SELECT lot.queue, u.id FROM unnest(there) u (id) OFFSET 0) u
+             WHERE e.queue = ANY (ARRAY[u.queue]) AND e.id = u.id;
         END LOOP;
         EXIT WHEN met < batch OR died >= batch OR clock_timestamp() > began + interval '50 ms';
     END LOOP;
@@ -203,7 +204,7 @@ BEGIN
            expires_at = CASE WHEN timed THEN j.expires_at ELSE d.expires_at END
       FROM (SELECT d.id, least(coalesce(j.due, now_is), d.created_at + latest) AS due FROM pgwork.delayed_job d
              WHERE d.queue = q.id AND d.id = one OFFSET 0) w
-     WHERE d.queue = q.id AND d.id = w.id RETURNING d.run_at, d.gate INTO now_at;
+     WHERE d.queue = q.id AND d.id = one RETURNING d.run_at, d.gate INTO now_at;
     IF NOT FOUND THEN RETURN false; END IF;
     PERFORM pgwork._add_gate_event(q.id, now_at.gate) WHERE now_at.gate IS NOT NULL AND 'priority' = ANY (what);
     PERFORM pgwork._note_expiry(q.id, one, j.expires_at) WHERE timed AND j.expires_at IS NOT NULL;

@@ -237,7 +237,8 @@ BEGIN
                                                ORDER BY j.pos LIMIT at_most) j
                           WHERE j.token IS NOT NULL AND j.lease_until < before) e
      CROSS JOIN LATERAL (SELECT count(*) AS n, min(j.run_at) AS since
-                           FROM (SELECT j.run_at FROM pgwork.delayed_job j WHERE j.queue = q.id AND j.run_at < before
+                           FROM (SELECT j.run_at FROM pgwork.delayed_job j
+                                  WHERE j.queue = q.id AND j.run_at < before AND j.run_at < 'infinity'
                                   ORDER BY j.run_at LIMIT at_most) j) d
      ORDER BY 1;
 END $$;
@@ -287,9 +288,11 @@ BEGIN
     SELECT * INTO d FROM pgwork.depth(demand.queue, at_most, true);
     IF q.paused THEN RETURN coalesce(d.leased, 0); END IF;
     soon := pgwork._now() + within_ms * interval '1 ms';
-    SELECT count(*) INTO waits FROM (SELECT FROM pgwork.delayed_job j WHERE j.queue = q.id AND j.run_at <= soon LIMIT at_most) j;
+    SELECT count(*) INTO waits FROM (SELECT FROM pgwork.delayed_job j WHERE j.queue = q.id AND j.run_at <= soon
+                                                             AND j.run_at < 'infinity' LIMIT at_most) j;
     waits := waits + (SELECT count(*) FROM pgwork.semaphore s CROSS JOIN LATERAL (
-        SELECT FROM pgwork.delayed_job j WHERE j.queue = q.id AND j.gate = '' LIMIT greatest(s.permits - d.leased, 0)) j
+        SELECT FROM pgwork.delayed_job j WHERE j.queue = q.id AND j.gate = ''
+         ORDER BY j.place LIMIT greatest(s.permits - d.leased, 0)) j
          WHERE s.id = (q.rate).semaphore);
     RETURN least(coalesce(d.ready + d.leased, 0) + waits, at_most);
 END $$;
@@ -663,7 +666,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET e
     SELECT q.name, d.kind, d.sort, count(*), min(d.died_at), max(d.died_at), max(d.id)
       FROM pgwork._used_queues($1) q
      CROSS JOIN LATERAL (SELECT d.kind, coalesce(pgwork.error_sort(d.error), '') AS sort, d.died_at, d.id FROM pgwork.dead_job d
-                          WHERE d.queue = q.id ORDER BY d.died_at DESC LIMIT least(greatest($2, 1), 1000000)) d
+                          WHERE d.queue = q.id AND d.died_at < 'infinity' ORDER BY d.died_at DESC LIMIT least(greatest($2, 1), 1000000)) d
      GROUP BY 1, 2, 3 ORDER BY 4 DESC, 6 DESC
 $$;
 
