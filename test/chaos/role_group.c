@@ -82,11 +82,14 @@ static int note_stopped(const pgw_group_info *g, void *arg)
     return 0;
 }
 
-/* One that a job stops, if there is any. */
+/* One that a job stops, if there is any within 3 s. */
 static int stopped_group(int queue)
 {
     int group = -1;
-    pgw_groups_each(h, queue_name(queue), NULL, note_stopped, &group);
+    for (int i = 0; i < 30 && group < 0 && going(); i++) {
+        if (i > 0) nap_ms(100);
+        pgw_groups_each(h, queue_name(queue), NULL, note_stopped, &group);
+    }
     return group < 0 ? draw(GROUPS) : group;
 }
 
@@ -127,25 +130,29 @@ void role_keeper(void)
     while (going()) {
         int64_t n = 0, call;
         pgw_status st;
-        switch (draw(rates_on() ? 11 : 10)) {
+        switch (draw(13)) {
         case 0:
         case 1: hold(rated_or(GROUPED + draw(4)), GROUPS - 1 - draw(2)); break;
-        case 10: change_rate(); break;
         case 2:
         case 3: change_limit(GROUPED + draw(4)); break;
-        case 4: unblock(draw(3) ? 8 : 9, draw(GROUPS)); break;
-        case 5: unblock(8, stopped_group(8)); break;
+        case 4: unblock(9, draw(GROUPS)); break;
+        case 5:
         case 6:
+        case 7: unblock(8, stopped_group(8)); break;
+        case 8:
             call = admin_begin(OP_red, 8, 0);
             st = pgw_redrive(h, "q8", NULL, &n);
             admin_end(OP_red, call, st, n > 0, C_redrive);
             break;
-        case 7:
+        case 9:
             call = admin_begin(OP_pur, 7, 0);
             st = pgw_group_purge(h, "q7", "g5", &n);
             admin_end(OP_pur, call, st, n > 0, C_purge);
             break;
-        case 8: admin_cancel(h, GROUPED + (draw(2) ? draw(4) : 0), true); break; /* q6: limit 1 */
+        case 10: admin_cancel(h, GROUPED + (draw(2) ? draw(4) : 0), true); break; /* q6: limit 1 */
+        case 11:
+            if (rates_on()) change_rate();
+            break;
         default: admin_cancel(h, GROUPED + draw(4), false);
         }
         nap_ms(draw(800));
