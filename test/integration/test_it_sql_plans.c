@@ -97,6 +97,33 @@ static void check_index(const char *use, const char *index, const char *const *c
     }
 }
 
+/* What reads an index from its beginning, or looks for an id among the entries of others. */
+static void check_lookups(void)
+{
+    static const char *const gate[] = {"queue", "gate", NULL}, *const key[] = {"key", NULL};
+    static const char *const queue[] = {"queue", NULL}, *const at[] = {"queue", "waits", NULL};
+    static const struct {
+        const char *index, *const *columns;
+    } lookups[] = {
+        {"delayed_job_gate", gate}, {"delayed_job_pkey", queue}, {"delayed_job_due", queue},
+        {"dead_job_pkey", queue},   {"admitted_job_gate", gate}, {"admitted_job_pkey", queue},
+        {"gate_event_pkey", key},   {"gate_event_id", queue},    {"gate_rate_pkey", key},
+        {"gate_rate_at", at},       {"gate_mark_pkey", queue},   {"group_rule_pkey", queue},
+    };
+    static const char *const wrong[] = {
+        "Filter: (id = ",           "Filter: ((id = ",
+        "Seq Scan on delayed_job ", "Seq Scan on admitted_job ",
+        "Seq Scan on gate_",
+    };
+
+    for (size_t i = 0; i < sizeof(lookups) / sizeof(*lookups); i++)
+        check_index("using", lookups[i].index, lookups[i].columns);
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++)
+        if (strstr(plans, wrong[i])) fail_with(wrong[i], strstr(plans, wrong[i]));
+    TEST_ASSERT_LESS_THAN_size_t(sizeof(plans) - 1, strlen(plans)); /* nothing is cut off */
+    *plans = 0;
+}
+
 static void check_plans(const char *must)
 {
     static const char *const tables[] = {"live_job", "delayed_job", "unique_key"};
@@ -117,7 +144,7 @@ static void check_plans(const char *must)
         check_index(uses[i], "delayed_job_pkey", id);
     }
     if (!strstr(plans, must)) fail_with(must, plans + strlen(plans));
-    *plans = 0;
+    check_lookups();
 }
 
 #define PLACE "using live_job_place on live_job"
@@ -321,33 +348,6 @@ void test_F54_with_plans_made_when_the_table_was_empty(void)
 
 /* -- groups, limits, rates and semaphores -------------------------------------------------------
  */
-
-/* What reads an index from its beginning, or looks for an id among the entries of others. */
-static void check_lookups(void)
-{
-    static const char *const gate[] = {"queue", "gate", NULL}, *const key[] = {"key", NULL};
-    static const char *const queue[] = {"queue", NULL}, *const at[] = {"queue", "waits", NULL};
-    static const struct {
-        const char *index, *const *columns;
-    } lookups[] = {
-        {"delayed_job_gate", gate}, {"delayed_job_pkey", queue}, {"delayed_job_due", queue},
-        {"dead_job_pkey", queue},   {"admitted_job_gate", gate}, {"admitted_job_pkey", queue},
-        {"gate_event_pkey", key},   {"gate_event_id", queue},    {"gate_rate_pkey", key},
-        {"gate_rate_at", at},       {"gate_mark_pkey", queue},   {"group_rule_pkey", queue},
-    };
-    static const char *const wrong[] = {
-        "Filter: (id = ",           "Filter: ((id = ",
-        "Seq Scan on delayed_job ", "Seq Scan on admitted_job ",
-        "Seq Scan on gate_",
-    };
-
-    for (size_t i = 0; i < sizeof(lookups) / sizeof(*lookups); i++)
-        check_index("using", lookups[i].index, lookups[i].columns);
-    for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++)
-        if (strstr(plans, wrong[i])) fail_with(wrong[i], strstr(plans, wrong[i]));
-    TEST_ASSERT_LESS_THAN_size_t(sizeof(plans) - 1, strlen(plans)); /* nothing is cut off */
-    *plans = 0;
-}
 
 /* The queues g (groups), l (groups, a limit and a rate) and s (groups and a semaphore). */
 static void create_gated_queues(void)
