@@ -368,7 +368,7 @@ BEGIN
         DELETE FROM pgwork.reaper_tick p WHERE p.version = prev.version;
     END IF;
     next_ms := CASE WHEN greatest(reaped + died, promoted, pruned) >= batch THEN 0
-                    ELSE greatest(CASE WHEN promoted = 0 AND next_ms = 0 THEN 50 ELSE 1 END, least(4 * tick_ms, 1000),
+                    ELSE greatest(CASE WHEN promoted = 0 AND next_ms = 0 THEN 50 ELSE 1 END, least(4 * tick_ms, 400),
                                   least(next_ms, CASE WHEN t.settled THEN 250 ELSE 100 END)) END; -- 50: it is locked
 END $$;
 
