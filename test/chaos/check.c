@@ -47,6 +47,15 @@ void **map_at(map *m, int64_t key)
     return &m->slots[at].value;
 }
 
+/* A sum or product with a small factor is not enough: two rows of a run had the same key. */
+int64_t pair_key(int64_t a, int64_t b)
+{
+    uint64_t x = (uint64_t)a + 0x9e3779b97f4a7c15; /* the mixer of splitmix64 */
+    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9;
+    x = (x ^ x >> 27) * 0x94d049bb133111eb;
+    return (int64_t)((x ^ x >> 31) ^ (uint64_t)b);
+}
+
 void map_free(map *m, bool values)
 {
     for (size_t i = 0; values && i < m->size; i++) free(m->slots[i].value);
@@ -142,7 +151,7 @@ bool administered(const check *c, int64_t queue, enum op op, int64_t from, int64
 
 lease *lease_of(const check *c, int64_t id, int64_t number)
 {
-    return map_get(&c->leases, id * 1000003 ^ number);
+    return map_get(&c->leases, pair_key(id, number));
 }
 
 /* -- the frame -- */

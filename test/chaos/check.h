@@ -110,6 +110,7 @@ typedef struct map {
 } map;
 void **map_at(map *m, int64_t key); /* the place of a key, which is made when it is not there */
 void *map_get(const map *m, int64_t key);
+int64_t pair_key(int64_t a, int64_t b); /* as good as unique: the first is mixed over all bits */
 void map_free(map *m, bool values);
 
 typedef struct span {

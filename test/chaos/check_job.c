@@ -51,7 +51,7 @@ static void on_lease(check *c, job *j, const event *e)
     l->limit = e->a[7];
     l->maybe[OP_rel] = e->a[8] != 0; /* the runtime releases unstarted jobs by itself */
     l->until = e->t + e->a[5] * 1000;
-    void **at = map_at(&c->leases, j->id * 1000003 ^ l->number);
+    void **at = map_at(&c->leases, pair_key(j->id, l->number));
     free(*at); /* the same number twice: reported above */
     *at = l;
     j->held = l, j->number = l->number, j->attempt = l->attempt;

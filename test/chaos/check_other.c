@@ -280,7 +280,7 @@ static void check_rows(check *c)
     for (size_t i = 0; i < c->called; i++) {
         const request *k = &c->calls[i];
         if (k->i->op != OP_rfi || k->status != S_OK) continue;
-        const int64_t key = k->i->a[0] * 1000003 ^ k->i->a[1];
+        const int64_t key = pair_key(k->i->a[0], k->i->a[1]);
         if (map_get(&finished, key)) broken(c, R_stale, 0, map_get(&finished, key), k->i);
         *map_at(&finished, key) = (void *)(uintptr_t)(uint64_t)k->i;
     }
