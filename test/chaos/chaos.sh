@@ -2,7 +2,7 @@
 # chaos.sh [SECONDS [SEED]]: a chaos run on a server of its own, and what the checker says of it.
 # Exit status: 0 valid, 1 invalid, 2 the run failed, 3 unknown (a class of faults did not fire).
 # From you: CHAOS_KEEP=DIR keeps the history there; CHAOS_KEEP_INVALID=DIR, of a run that is invalid (build/chaos/last);
-# CHAOS_BIN (the programs; build/chaos); CHAOS_CALM_S: how long there are small faults only before the large ones (25);
+# CHAOS_BIN (the programs; build/chaos); CHAOS_CALM_S: how long there are small faults only before the large ones (36: longer than 30 s);
 # CHAOS_ROLES, CHAOS_FAULTS: only these; CHAOS_MUTANT: what spoils the SQL; CHAOS_DRAIN_S: how long the jobs have in
 # the end; CHAOS_LATE_MS: how long producers stay open; CHAOS_PACE_MS: between two calls of a
 # producer; CHAOS_OPEN: of so many claims that stay open one does so for long.

@@ -153,7 +153,7 @@ void check_live(check *c)
         if (e->phase == 'o' && e->op == OP_clm && k->i->a[3] == 0 && e->t - k->i->t > SOON &&
             !disturbed(c, k->i->t, e->t))
             broken(c, R_blocked, 0, k->i, e);
-        if (e->phase == 'o' && e->op == OP_lck && k->status == S_LOCKED &&
+        if (e->phase == 'o' && e->op == OP_lck && (k->status == S_LOCKED || k->status == S_OK) &&
             e->t - k->i->t > WAITED && !disturbed(c, k->i->t, e->t))
             broken(c, R_waited, 0, k->i, NULL);
     }

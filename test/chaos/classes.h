@@ -26,6 +26,7 @@
     XX(snapshot, "a snapshot held for seconds")                                                    \
     XX(late_commit, "a producer's transaction open for long, committed")                           \
     XX(late_rollback, "the same, rolled back")                                                     \
+    XX(open_commit, "one open for 30 s, committed") XX(open_rollback, "rolled back")               \
     XX(claim_rollback, "a claim that was rolled back")                                             \
     XX(claim_open, "a claim whose transaction stayed open")                                        \
     XX(claim_1, "a claim of 1") XX(claim_7, "of 7") XX(claim_33, "of 33") XX(claim_100, "of 100")  \

@@ -165,7 +165,8 @@ static bool is_one(const char *role, const char *const *names)
 static const char *user_of(const char *role)
 {
     static const char *const operators[] = {"operator", "keeper", NULL},
-                             *const producers[] = {"producer", "late", "group", "rated", NULL},
+                             *const producers[] = {"producer", "late",  "patient",
+                                                   "group",    "rated", NULL},
                              *const both[] = {"line", NULL};
     return is_one(role, operators)   ? "chaos_operator"
            : is_one(role, producers) ? "chaos_producer"
@@ -281,7 +282,7 @@ static void play(int64_t seconds)
     const int64_t begin = now_us(), end = begin + seconds * 1000000;
     enum class heavy[C_COUNT], small[C_COUNT];
     int heavies = 0, smalls = 0, h = 0, s = 0;
-    const int64_t calm_us = env_number("CHAOS_CALM_S", 25) * 1000000;
+    const int64_t calm_us = env_number("CHAOS_CALM_S", 36) * 1000000;
 
     for (int i = 0; i < C_COUNT; i++)
         if (is_ours((enum class)i)) {
@@ -364,6 +365,7 @@ static void finish(void)
     stop_role("keeper");
     stop_role("group");
     stop_role("late");
+    stop_role("patient");
     stop_role("rated");
     turn(500);
     while (ask("SELECT pgwork.queue_resume('q2')") < 0)
@@ -406,7 +408,7 @@ int main(int argc, char **argv)
     } crew[] = {{"reaper", 2},  {"producer", 3}, {"late", 2},  {"worker", 4}, {"runtime", 3},
                 {"sql", 3},     {"operator", 1}, {"lock", 4},  {"sema", 4},   {"node", 3},
                 {"counter", 3}, {"rows", 3},     {"group", 3}, {"keeper", 1}, {"slow", 4},
-                {"rated", 2},   {"taker", 3},    {"line", 1}};
+                {"rated", 2},   {"taker", 3},    {"line", 1},  {"patient", 4}};
     char hist_folder[400];
 
     if (argc != 3) return 2;

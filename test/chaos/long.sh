@@ -5,7 +5,7 @@
 # script with its exit status. Its log, and the history of an invalid run, are kept beside STATE.
 # Variables: STATE (required), OPERATIONS (10000000), FIRINGS (1000), SECONDS_EACH (of a run: 600), SEED (of the first
 # run: 1), RUNS (at most so many runs in this call: 1000000), PARALLEL (so many runs at a time: 1), and those of
-# chaos.sh. CHAOS_CALM_S=3 makes the large faults twice as frequent, and the calls fewer.
+# chaos.sh. CHAOS_CALM_S=3 makes the large faults more frequent, and the calls fewer.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 cd "$here/../.."

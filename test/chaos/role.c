@@ -156,6 +156,7 @@ int main(int argc, char **argv)
         {"lock", role_lock},         {"sema", role_sema},     {"node", role_node},
         {"counter", role_counter},   {"rows", role_rows},     {"slow", role_slow},
         {"rated", role_rated},       {"taker", role_taker},   {"line", role_line},
+        {"patient", role_patient},
     };
     char path[300];
 

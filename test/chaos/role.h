@@ -59,7 +59,8 @@ void admin_cancel(pgw *by, int queue, bool undo);
 #define ROW_OBJECT(i)  (-1001 - (int64_t)(i))
 
 /* Each runs until going() is false. */
-void role_producer(void), role_late(void), role_worker(void), role_runtime(void), role_reaper(void);
+void role_producer(void), role_late(void), role_patient(void), role_worker(void),
+    role_runtime(void), role_reaper(void);
 void role_sql(void), role_operator(void), role_group(void), role_keeper(void), role_slow(void);
 void role_rated(void), role_taker(void), role_line(void);
 void role_lock(void), role_sema(void), role_node(void), role_counter(void), role_rows(void);

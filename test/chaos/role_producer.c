@@ -11,6 +11,7 @@ static pgw *h;
 static int made; /* numbers given out */
 
 #define MANY 400
+enum { PATIENT_ADDS = 30 };
 typedef struct adds {
     int queue, first, n, key;
     int64_t delay_ms, call;
@@ -64,27 +65,29 @@ static void alone(adds a)
     } while ((st == S_UNKNOWN || st == S_NOT) && a.op && going());
 }
 
-/* Several, which stand or fall together. */
-static void together(int n, bool keep, int64_t open_ms)
+/* Several, which stand or fall together, with a pause after each, and one before the end. Did they
+ * end as planned? */
+static bool together(int n, bool keep, int64_t pause_ms, int64_t open_ms)
 {
-    adds a[4];
+    adds a[PATIENT_ADDS];
     int begun = 0;
     int64_t st = outcome(pgw_txn_begin(h));
     for (; st == S_OK && begun < n; begun++) {
-        a[begun] = plan(draw(4), 1 + draw(30));
+        a[begun] = plan(draw(4), pause_ms ? 1 : 1 + draw(30));
         begin(&a[begun]);
         st = outcome(send(&a[begun]));
+        nap_ms(pause_ms);
     }
     nap_ms(open_ms);
-    if (st == S_OK && keep) {
+    const bool whole = st == S_OK;
+    if (whole && keep) {
         st = outcome(pgw_txn_commit(h));
     } else {
         pgw_txn_rollback(h);
         st = S_NOT;
     }
     for (int i = 0; i < begun; i++) hist(a[i].call, 'o', OP_enq, st);
-    if (open_ms && begun == n && (st == S_OK) == keep)
-        fired(keep ? C_late_commit : C_late_rollback);
+    return whole && (st == S_OK) == keep;
 }
 
 void role_producer(void)
@@ -97,7 +100,7 @@ void role_producer(void)
         switch (draw(10)) {
         case 0: a = plan(0, 100 + draw(MANY - 99)); break;
         case 1: a = plan(draw(6) == 4 ? 0 : draw(4), 1 + draw(40)); break;
-        case 2: together(1 + draw(3), draw(3) > 0, 0); break;
+        case 2: together(1 + draw(3), draw(3) > 0, 0, 0); break;
         case 3:
             a = plan(1, 1);
             a.key = 1 + draw(8);
@@ -125,8 +128,27 @@ void role_late(void)
 {
     h = open_handle();
     for (int i = 0; going(); i++) {
-        together(1 + draw(4), i % 3 != 1, i < 2 ? 1500 : 500 + draw(draw(3) ? 3000 : late_ms()));
+        const bool keep = i % 3 != 1;
+        if (together(1 + draw(4), keep, 0, i < 2 ? 1500 : 500 + draw(draw(3) ? 3000 : late_ms())))
+            fired(keep ? C_late_commit : C_late_rollback);
         nap_ms(draw(500));
+    }
+    pgw_close(h);
+}
+
+/* One that is open for half a minute. It adds a job every second, so it notices when its session is
+ * lost, and begins again. Then it pauses: a REINDEX CONCURRENTLY waits for it. */
+void role_patient(void)
+{
+    h = open_handle();
+    for (bool keep = hist_proc % 2; going();) {
+        if (!together(PATIENT_ADDS, keep, late_ms() / PATIENT_ADDS, 0)) {
+            nap_ms(100);
+        } else if (going()) {
+            fired(keep ? C_open_commit : C_open_rollback);
+            keep = !keep;
+            nap_ms(2 * late_ms());
+        }
     }
     pgw_close(h);
 }

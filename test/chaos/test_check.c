@@ -456,13 +456,32 @@ static bool promote_early(void)
         }
     return true;
 }
-static bool wait_for_ever(void)
+static bool had_lease(const event *e)
+{
+    return e->a[2] != 0;
+}
+static bool move_by_itself(void)
+{
+    event *e = pick('t', OP_rdy, had_lease);
+    if (!e) return false;
+    e->a[2] = 0;
+    return true;
+}
+static bool answered_late(int64_t answer)
 {
     event *o = pick('o', OP_lck, ok), *i = o ? call_of(o) : NULL;
     if (!i) return false;
-    o->a[0] = S_LOCKED;
-    o->t += 2 * PATIENT;
+    o->a[0] = answer;
+    o->t += 2 * WAITED;
     return true;
+}
+static bool wait_for_nothing(void)
+{
+    return answered_late(S_LOCKED);
+}
+static bool wait_long(void)
+{
+    return answered_late(S_OK);
 }
 static bool claim_waits(void)
 {
@@ -830,7 +849,9 @@ static const struct {
     {"a dead worker's job waits", reap_late, R_reaped},
     {"a delayed job waits", promote_late, R_due},
     {"a delayed job is early", promote_early, R_early},
-    {"a lock is waited for too long", wait_for_ever, R_waited},
+    {"a lock is waited for in vain", wait_for_nothing, R_waited},
+    {"a lock comes too late", wait_long, R_waited},
+    {"a leased job moves by itself", move_by_itself, R_moved},
     {"two hold a row", row_twice, R_holders},
     {"one more of a group than its limit", one_of_group_more, R_limit},
     {"one more of a queue than its limit", one_of_queue_more, R_limit},

@@ -295,10 +295,12 @@ static int set; /* how often */
 static void check_clock(const char *server)
 {
     static PGconn *c;
-    static int64_t last_check;
+    static int64_t last_check, again;
     if (!c || PQstatus(c) != CONNECTION_OK) {
+        if (now_us() < again) return;
         PQfinish(c);
         c = PQconnectdb(server);
+        again = now_us() + 1000000; /* what is there to read is read meanwhile */
     }
     const int64_t from = now_us();
     PGresult *res = PQexec(c, "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint");
@@ -310,6 +312,8 @@ static void check_clock(const char *server)
         if ((moved > doubt || moved < -doubt) && set < SETTINGS) {
             settings[set].since = set ? last_check : 0;
             settings[set++].ahead = shown;
+            fprintf(stderr, "chaos: at %lld us the server's clock was %lld us off\n",
+                    (long long)from, (long long)(shown - settings[0].ahead));
         }
         last_check = from;
     }
@@ -397,7 +401,9 @@ int main(int argc, char **argv)
     snprintf(folder, sizeof(folder), "%s/hist", argv[2]);
     snprintf(dsn, sizeof(dsn),
              "%s replication=database application_name=truth options='-c TimeZone=UTC'", argv[3]);
-    snprintf(clock_dsn, sizeof(clock_dsn), "%s application_name=truth", argv[3]);
+    /* A server that stops answers nobody until we have read everything: so we do not wait for it.
+     */
+    snprintf(clock_dsn, sizeof(clock_dsn), "%s application_name=truth connect_timeout=2", argv[3]);
     hist_open(folder, "truth", atoi(argv[1]));
     hist_proc = 0;
     jobs = calloc(size, sizeof(*jobs));
