@@ -679,12 +679,9 @@ static pgw_status pq_submit(pgw *h, const char *name, int sql, const char *text,
                             const pgw__call *call)
 {
     pgw__op *op = &h->op;
-    pgw_status st = pgw__pq_enter(h);
+    pgw_status st = pgw__pq_enter_or_disarm(h);
 
-    if (st != PGW_OK) {
-        h->armed = NULL;
-        return st;
-    }
+    if (st != PGW_OK) return st;
     pgw__pq_reset(h, name);
     st = pq_fill(h, call);
     if (st == PGW_OK) {

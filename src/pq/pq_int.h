@@ -173,6 +173,7 @@ struct pgw {
 /* ---- pq_op: an operation ---- */
 /* EMISUSE: another process or thread, or something is under way. */
 pgw_status pgw__pq_enter(pgw *h);
+pgw_status pgw__pq_enter_or_disarm(pgw *h); /* a verb that is refused is not armed any more */
 pgw_status pgw__pq_leave(pgw *h, pgw_status st);
 void pgw__pq_reset(pgw *h, const char *name); /* a new operation, with the handle's deadline */
 void pgw__pq_rewind(pgw *h);                  /* the operation is about to be sent (again) */

@@ -14,22 +14,35 @@ static const char pq_unknown_hint[] =
 
 /* ---- checks before a call ---- */
 
-pgw_status pgw__pq_enter(pgw *h)
+static pgw_status pq_enter(pgw *h, bool disarms)
 {
-    if (h->pid != getpid())
+    if (h->pid != getpid()) {
+        if (disarms) h->armed = NULL;
         return pgw__pq_fail(
             h, PGW_EMISUSE, "the handle belongs to another process",
             "after fork() the child must call pgw_abandon() and open its own handle");
+    }
 #ifndef NDEBUG
     if (atomic_flag_test_and_set(&h->in_use))
-        return PGW_EMISUSE; /* the diagnostics is the other call's */
+        return PGW_EMISUSE; /* all of the handle is the other call's, which may be in a thread */
 #endif
     if (h->phase == PGW__IDLE && !h->alone) return PGW_OK;
+    if (disarms) h->armed = NULL;
     return pgw__pq_leave(h, pgw__pq_fail(h, PGW_EMISUSE,
                                          h->alone || h->phase == PGW__COPY
                                              ? "a load is in progress on this handle"
                                              : "a call is in progress on this handle",
                                          "call one verb at a time on a handle"));
+}
+
+pgw_status pgw__pq_enter(pgw *h)
+{
+    return pq_enter(h, false);
+}
+
+pgw_status pgw__pq_enter_or_disarm(pgw *h)
+{
+    return pq_enter(h, true);
 }
 
 pgw_status pgw__pq_leave(pgw *h, pgw_status st)

@@ -8,9 +8,14 @@
 #include "wire.h"
 
 #include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #if __has_include(<libpq-fe.h>)
@@ -247,6 +252,76 @@ void test_a_handle_in_use_is_not_entered_again(void)
     TEST_ASSERT_EQUAL(PGW_OK, pgw_error_status(h));
 }
 
+/* ---- many threads, signals ---- */
+
+static void *call_beside(void *refused)
+{
+    if (run("INSERT INTO public.t VALUES (2)", PGW__WRITES) == PGW_EMISUSE)
+        atomic_fetch_add((atomic_int *)refused, 1);
+    return NULL;
+}
+
+static bool is_open; /* pgw_open() has returned: the handle is ours */
+
+static void call_from_threads(pgw_log_level level, const char *component, const char *message,
+                              void *refused)
+{
+    pthread_t threads[32];
+
+    if (!is_open) return;
+    for (int i = 0; i < 32; i++)
+        TEST_ASSERT_EQUAL_INT(0, pthread_create(&threads[i], NULL, call_beside, refused));
+    for (int i = 0; i < 32; i++) pthread_join(threads[i], NULL);
+}
+
+void test_a_handle_in_use_refuses_32_other_threads(void)
+{
+    static atomic_int refused;
+    pgw_conf *conf;
+
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_conf_new(&conf));
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_conf_set(conf, "dsn", pgtemp_dsn()));
+    pgw_conf_set_log(conf, PGW_LOG_DEBUG, call_from_threads, &refused);
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_open(conf, &h));
+    pgw_conf_free(conf);
+    is_open = true;
+    TEST_ASSERT_EQUAL(PGW_OK, run("INSERT INTO public.t VALUES (1)", PGW__WRITES));
+    is_open = false;
+    TEST_ASSERT_TRUE(atomic_load(&refused) > 0 && atomic_load(&refused) % 32 == 0);
+    TEST_ASSERT_EQUAL(PGW_OK, pgw_error_status(h));
+    TEST_ASSERT_EQUAL_INT64(1, pgtemp_number("SELECT sum(id) FROM t"));
+}
+
+static volatile sig_atomic_t rung;
+
+static void ring(int signal)
+{
+    (void)signal;
+    rung++;
+}
+
+void test_a_storm_of_signals_ends_no_call(void)
+{
+    const struct itimerval often = {{0, 1000}, {0, 1000}}, never = {{0, 0}, {0, 0}};
+    const struct sigaction on = {.sa_handler = ring}; /* without SA_RESTART */
+    struct sigaction before;
+
+    TEST_ASSERT_EQUAL_INT(0, sigaction(SIGALRM, &on, &before));
+    TEST_ASSERT_EQUAL_INT(0, setitimer(ITIMER_REAL, &often, NULL));
+    while (rung < 100) { /* connects, sends, waits and receives, until 100 signals came */
+        TEST_ASSERT_EQUAL(PGW_OK, open_with(pgtemp_dsn(), NULL, NULL));
+        TEST_ASSERT_EQUAL_INT64(5000000, number("SELECT length(repeat('x', 5000000))"));
+        TEST_ASSERT_EQUAL(PGW_OK,
+                          run("INSERT INTO public.t SELECT count(*) FROM public.t", PGW__WRITES));
+        pgw_close(h);
+        h = NULL;
+    }
+    TEST_ASSERT_EQUAL_INT(0, setitimer(ITIMER_REAL, &never, NULL));
+    sigaction(SIGALRM, &before, NULL);
+    TEST_ASSERT_EQUAL_INT64(pgtemp_number("SELECT max(id) + 1 FROM t"),
+                            pgtemp_number("SELECT count(*) FROM t"));
+}
+
 /* ---- attached ---- */
 
 static void attach(void)
@@ -258,6 +333,21 @@ static void attach(void)
 static void sql(const char *text)
 {
     PQclear(PQexec(conn, text));
+}
+
+void test_a_write_to_a_closed_connection_leaves_SIGPIPE_alone(void)
+{
+    struct sigaction on;
+    sigset_t blocked;
+
+    signal(SIGPIPE, SIG_DFL); /* which would end this process */
+    attach();
+    TEST_ASSERT_EQUAL_INT(0, shutdown(PQsocket(conn), SHUT_WR));
+    TEST_ASSERT_EQUAL(PGW_ECONN, run("SELECT 1", 0));
+    TEST_ASSERT_EQUAL_INT(0, sigaction(SIGPIPE, NULL, &on));
+    TEST_ASSERT_TRUE(on.sa_handler == SIG_DFL);
+    TEST_ASSERT_EQUAL_INT(0, pthread_sigmask(SIG_BLOCK, NULL, &blocked));
+    TEST_ASSERT_EQUAL_INT(0, sigismember(&blocked, SIGPIPE));
 }
 
 void test_attached_joins_the_callers_transaction(void)

@@ -8,6 +8,7 @@
 #include "childkit.h"
 #include "itpgw.h"
 #include "pgtemp.h"
+#include "wire.h"
 
 #include <poll.h>
 #include <pthread.h>
@@ -588,6 +589,25 @@ void test_checking_a_lost_lock_leaves_the_armed_verb_armed(void)
     TEST_ASSERT_EQUAL_INT(1, done);
     expect(h, PGW_ELEASE, pgw_lock_release(l));
     pgw_close(h);
+}
+
+void test_a_lock_whose_grant_stays_without_an_answer_is_free(void)
+{
+    wire *w = wire_open();
+    const char *const pairs[] = {"schema.check", "off", "dsn", wire_dsn(w), NULL};
+    pgw *h = it_open_with(pairs), *other = it_open_bare();
+    pgw_lock *l = acquired(h, "silent", PGW_LOCK_EXCLUSIVE, 0);
+
+    expect(h, PGW_OK, pgw_lock_release(l));
+    wire_at(w, 'D', 1, NULL, 0, WIRE_SILENT);
+    pgw_set_timeout(h, 300);
+    TEST_ASSERT_LESS_THAN_INT(0, pgw_lock_acquire(h, "silent", LOCK_AS(PGW_LOCK_EXCLUSIVE, 0), &l));
+    TEST_ASSERT_NULL(l);
+    TEST_ASSERT_EQUAL_INT(1, wire_orders(w));
+    expect(other, PGW_OK, pgw_lock_release(acquired(other, "silent", PGW_LOCK_EXCLUSIVE, LONG_MS)));
+    pgw_close(other);
+    pgw_close(h);
+    wire_close(w);
 }
 
 void test_guard_wakes_for_a_descriptor(void)

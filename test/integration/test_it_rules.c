@@ -185,6 +185,17 @@ void test_R03_fatal_is_a_dead_connection_even_if_it_stays_open(void)
     TEST_ASSERT_EQUAL_STRING("again", answer("SELECT 'again'"));
 }
 
+void test_R03_a_connection_of_which_the_server_closed_its_half_is_dead(void)
+{
+    open_through_wire();
+    wire_at(w, 'Z', 1, NULL, 0, WIRE_HALF);
+    TEST_ASSERT_EQUAL(PGW_EUNKNOWN, run("INSERT INTO public.t VALUES (1)", PGW__WRITES, 0));
+    TEST_ASSERT_EQUAL_STRING("1", answer("SELECT '1'"));
+    wire_at(w, 'Z', 1, NULL, 0, WIRE_HALF);
+    TEST_ASSERT_EQUAL(PGW_ECONN, ask("SELECT '2'", 0, 0)); /* it was not waited for */
+    TEST_ASSERT_EQUAL_STRING("3", answer("SELECT '3'"));
+}
+
 void test_R04_a_failed_connect_has_its_sqlstate(void)
 {
     char dsn[1200];

@@ -18,8 +18,13 @@ BEGIN {
     ban("malloc calloc realloc free strdup strndup alloca")                     # mem is the allocator
     ban("exit _exit abort system printf vprintf puts putchar fprintf perror")   # the program's business
     ban("signal sigaction sleep usleep nanosleep")                              # waits can be woken
+    ban("time gettimeofday timespec_get ftime clock clock_gettime")             # the clock of the server counts
+    ban("pthread_cond_timedwait pthread_mutex_timedlock sem_timedwait")         # they wait by the wall clock
     allow("mem", "malloc calloc realloc free")
     allow("pq", "strtol strtoll strtoul strtoull")
+    allow("clock", "clock_gettime")     # deadlines: monotonic
+    allow("backoff", "clock_gettime")   # a random number where there is no other: monotonic
+    allow("doctor", "clock_gettime")    # is this clock that of the server?
 }
 
 FNR == 1 { module = FILENAME; sub(/.*\//, "", module); sub(/[_.].*/, "", module); comment = 0 }
@@ -37,6 +42,10 @@ FNR == 1 { module = FILENAME; sub(/.*\//, "", module); sub(/[_.].*/, "", module)
         line = head " " substr(tail, stop + 2)
     }
     sub(/\/\/.*/, "", line)
+    if (line ~ /CLOCK_(REALTIME|TAI)/ && module != "doctor") {
+        print FILENAME ":" FNR ": the clock of this machine is not read here"
+        faults++
+    }
     while (match(line, /[A-Za-z_][A-Za-z_0-9]*[ \t]*\(/)) {
         before = RSTART > 1 ? substr(line, RSTART - 1, 1) : ""
         name = substr(line, RSTART, RLENGTH - 1)

@@ -8,6 +8,9 @@
  * A position is a row: 0 < p <= NP. `mark`, `late` and so on are the newest committed entry of the table mark, by
  * queue; `late` is the set of positions in ranges. tick_* is the newest row of reaper_tick.
  *
+ * -DREAPER_ENDS: the reaper goes for good at any time, also within a tick or before the first one. Then claims find every
+ * job above the marks. Each job that they do not find is in the ledger, so the next reaper finds it.
+ *
  * Left out: lanes, batch rows, the session's hint. They only choose among rows that a claim can see.
  */
 #ifndef NP
@@ -66,6 +69,13 @@
 #define BACK_DONE(q) (n_back_mark[q] == back_mark[q] && n_back_floor[q] == back_floor[q])
 #else
 #define BACK_DONE(q) (n_back_mark[q] == NONE && back_mark[q] == NONE)
+#endif
+#ifdef MUT_SAVEPOINT_UNSEEN /* a savepoint passes for its transaction, and its own id is not remembered */
+#define IDS_OF(x) BIT(x)
+#define WRITER_OF(x) ((x) > NX && (x) <= 2 * NX -> (x) - NX : (x))
+#else
+#define IDS_OF(x) (BIT(x) | BIT(SUB(x)))
+#define WRITER_OF(x) (x)
 #endif
 #define RUNNING 1
 #define COMMITTED 2
@@ -196,7 +206,7 @@ inline writers()
         do
         :: x <= NX ->
             if
-            :: t_rel & BIT(x) -> t_writers = t_writers | (ids & (BIT(x) | BIT(SUB(x))))
+            :: t_rel & BIT(x) -> t_writers = t_writers | (ids & IDS_OF(x))
             :: else
             fi; x++
         :: else -> break
@@ -346,6 +356,9 @@ proctype reaper()
 
 end:
     do
+#ifdef REAPER_ENDS
+    :: break /* no reaper any more, or none at all */
+#endif
     :: true ->
 #ifdef MUT_TWO_TICK /* no advisory lock */
         skip;
@@ -461,7 +474,7 @@ end:
                     do
                     :: p <= TOP ->
                         if
-                        :: queue[p] == q && SEEN(p) && !(xmax[p] != 0 && (PASSED & BIT(xmax[p]))) -> break
+                        :: queue[p] == q && SEEN(p) && !(xmax[p] != 0 && (PASSED & BIT(WRITER_OF(xmax[p])))) -> break
                         :: else
                         fi; p++
                     :: else -> break
@@ -507,6 +520,9 @@ next:
 written:
             if
             :: d_step { crashes < CRASHES -> crashes++; forget_tick(); tick_lock = 0 }
+#ifdef REAPER_ENDS
+            :: d_step { true -> forget_tick(); tick_lock = 0 }; break
+#endif
             :: d_step { true ->
                 q = 0;
                 do
@@ -520,6 +536,11 @@ written:
                     fi; q++
                 :: else -> break
                 od; q = 0;
+#ifdef MUT_MARKS_FIRST /* the marks are committed before their tick */
+                };
+                if :: break :: true fi;
+                d_step {
+#endif
                 tick_settled = !moved && t_issued == tick_issued && t_writers == 0 && ALL_SEEN;
                 tick_version++;
                 tick_issued = t_issued; tick_writers = t_writers; tick_slow = t_slow; tick_next = t_next;
@@ -620,12 +641,21 @@ done:
 proctype worker()
 {
     byte p, q, m, l;
+#ifdef REAPER_ENDS
+    byte x, k, best, low_m, low_f;
+#endif
 
 end:
     do
     :: atomic { pick(q, mark[q], late[q]);
 #if NQ > 1
          if :: p == 0 -> q = 1; pick(q, mark[q], late[q]) :: else fi;
+#endif
+#ifdef REAPER_ENDS /* what no claim can find waits for the next reaper, which can */
+         if
+         :: p == 0 -> d_step { q = 0; do :: q < NQ -> check_ledger(q); q++ :: else -> break od; q = 0 }
+         :: else
+         fi;
 #endif
          if :: p == 0 -> q = 0; goto end :: else -> p = 0; m = mark[q]; l = late[q] fi;
          NEXT_SNAPSHOT
@@ -639,9 +669,7 @@ init
     atomic {
         delete_marks(); state[FROZEN] = COMMITTED;
         do :: k < NX -> k++; run xact(k) :: else -> break od; k = 0;
-#ifndef NO_REAPER
         do :: k < NR -> k++; run reaper() :: else -> break od; k = 0;
-#endif
         run worker()
     }
 }
@@ -657,5 +685,10 @@ init
 #define ANY (READY(1) || READY(2) || READY(3) || READY(4))
 #endif
 #ifdef LIVE
+#ifdef REAPER_ENDS
+#define REACHED(p) (READY(p) && FOUND(p, mark[queue[p]], late[queue[p]]))
+ltl every_job_above_the_marks_is_claimed { <> [] (!(REACHED(1) || REACHED(2))) }
+#else
 ltl every_ready_job_is_claimed { <> [] (!ANY) }
+#endif
 #endif

@@ -15,12 +15,17 @@ trap 'exit 143' TERM INT HUP
 one() {
     dir=$work/$1 want=$2 model=$3
     mkdir "$dir" && cd "$dir" && cp "$models/$model.pml" . || exit
-    safety='-DSAFETY -DCOLLAPSE' fair='' level=-O2
-    case $want in found) level=-O0 ;; esac
+    safety='-DSAFETY -DCOLLAPSE' fair='' search=-m2000000
+    # to compile and to fill memory with zeros takes longer than a small search
+    case $want,$scope in
+    found,*) level=-O0 search='-m200000 -w20' ;;
+    *,all) level=-O2 ;;
+    *) level=-O1 ;;
+    esac
     case $4 in *-DLIVE*) safety=-DNFAIR=8 fair='-a -f' ;; esac
     # shellcheck disable=SC2086  # lists of words
     if spin -a $4 "$model.pml" >spin.log 2>&1 && ${CC:-cc} $level -w $safety -DVECTORSZ=2048 -o pan pan.c &&
-        ./pan -m2000000 $fair >pan.log 2>&1; then :; fi
+        ./pan $search $fair >pan.log 2>&1; then :; fi
     errors=$(sed -n 's/.*errors: \([0-9]*\).*/\1/p' pan.log 2>/dev/null)
     states=$(awk '/states, stored/{ print $1; exit }' pan.log 2>/dev/null)
     unfinished=$(grep -c 'Search not completed\|max search depth too small' pan.log 2>/dev/null)
@@ -41,7 +46,9 @@ holds marks -DNP=3 -DNX=2 -DCLAIMS=0
 holds marks -DNP=2 -DNX=2 -DNR=2 -DCRASHES=1 -DCLAIMS=0
 holds marks -DNP=2 -DNX=2 -DPREPARE -DCLAIMS=0
 holds marks -DNP=2 -DNX=2 -DOFF -DCLAIMS=0
-holds marks -DNP=2 -DNX=2 -DNO_REAPER
+holds marks -DNP=2 -DNX=2 -DREAPER_ENDS
+holds marks -DNP=1 -DNX=2 -DSAVEPOINT
+holds marks -DNP=1 -DNX=2 -DNR=2
 holds marks -DNP=2 -DNX=1 -DNQ=2
 holds marks -DNP=2 -DNX=2 -DCLAIMS=0 -DLIVE
 found marks -DNP=2 -DNX=2 -DMUT_WRITERS_FIRST
@@ -58,6 +65,8 @@ found marks -DNP=2 -DNX=2 -DMUT_FLOOR_STAYS
 found marks -DNP=2 -DNX=2 -DMUT_DRAWN_FIRST
 found marks -DNP=2 -DNX=2 -DMUT_LOCK_LATE
 found marks -DNP=2 -DNX=2 -DPREPARE -DMUT_BY_VIRTUAL_TRANSACTION
+found marks -DNP=1 -DNX=2 -DSAVEPOINT -DMUT_SAVEPOINT_UNSEEN
+found marks -DNP=1 -DNX=2 -DREAPER_ENDS -DMUT_MARKS_FIRST
 found marks -DNP=2 -DNX=2 -DNR=2 -DMUT_TWO_TICK
 found marks -DNP=2 -DNX=2 -DNQ=2 -DMUT_QUEUE_SKIPPED
 found marks -DNP=2 -DNX=2 -DNQ=2 -DMUT_SETTLED_UNSEEN
@@ -80,6 +89,7 @@ holds sema -DNO_TIME -DROUNDS=1
 holds sema -DROUNDS=1 -DU=2
 holds sema -DROUNDS=2 -DU=2 -DRESIZE
 holds sema -DROUNDS=2 -DU=2 -DSESSION
+holds sema -DLIVE -DNO_TIME -DROUNDS=1
 found sema -DROUNDS=1 -DMUT_NO_ROW_LOCK
 found sema -DROUNDS=2 -DU=2 -DRESIZE -DMUT_NO_GATE
 found sema -DROUNDS=2 -DU=2 -DRESIZE -DMUT_EXCESS_UNCOUNTED
@@ -90,6 +100,7 @@ found sema -DNO_TIME -DROUNDS=1 -DMUT_TURN_ONCE
 found sema -DNO_TIME -DROUNDS=1 -DMUT_PAST_UNSEEN
 found sema -DNO_TIME -DROUNDS=1 -DMUT_NO_PAST
 found sema -DNO_TIME -DROUNDS=1 -DMUT_READ_ONCE
+found sema -DLIVE -DNO_TIME -DROUNDS=1 -DMUT_PAST_UNSEEN
 holds cron -DSET_BACK -DNS=3
 holds cron -DALL -DSET_BACK -DNS=3
 holds cron -DHELD -DSET_BACK
@@ -131,6 +142,7 @@ holds marks -DNP=2 -DNX=2 -DNR=2 -DCRASHES=1
 holds marks -DNP=2 -DNX=2 -DFINE -DCLAIMS=0
 holds marks -DNP=2 -DNX=2 -DOFF
 holds marks -DNP=2 -DNX=2 -DLIVE
+holds marks -DNP=2 -DNX=2 -DREAPER_ENDS -DCLAIMS=0 -DLIVE
 holds job -DFAILOVER
 holds job -DW=2 -DNR=2 -DMAX_ATTEMPTS=3 -DFAULTS=4
 holds job -DLIVE -DFAILOVER

@@ -193,7 +193,8 @@ static bool pass(wire *w, line *l, char *message, size_t size)
             hang_up(l);
             return false;
         }
-        if (w->deed == WIRE_SILENT) l->silent = true;
+        if (w->deed == WIRE_HALF) shutdown(l->client, SHUT_WR);
+        if (w->deed == WIRE_SILENT || w->deed == WIRE_HALF) l->silent = true;
         if (w->deed == WIRE_DELAY) poll(NULL, 0, 20);
     }
     if (!l->silent && !send_all(l->client, message, size)) {

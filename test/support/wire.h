@@ -35,6 +35,7 @@ typedef enum wire_deed {
     WIRE_PASS,   /* insert, then continue */
     WIRE_DELAY,  /* insert, then continue after 20 ms */
     WIRE_SILENT, /* insert, then forward nothing more from the server on this connection */
+    WIRE_HALF,   /* the same, and close this half of the connection */
     WIRE_CUT     /* insert, then close both sides */
 } wire_deed;
 
