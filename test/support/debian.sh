@@ -1,0 +1,43 @@
+#!/bin/sh
+# debian.sh SUITE COMMAND...: run COMMAND on HEAD of this tree in a bare root of that Debian, which has the compiler,
+# PostgreSQL and client tools of its release: bookworm 15, trixie 17, forky 18.
+#   test/support/debian.sh forky ./run test
+# Needs root and mmdebstrap. The root is kept as build/debian/SUITE.tar, and unpacked anew for each command. What the
+# command needs, it installs: HTTPS certificates are those of this machine.
+set -eu
+[ $# -gt 1 ] || { sed -n '2,6s/^# //p' "$0" >&2; exit 2; }
+suite=$1
+shift
+top=$(cd "$(dirname "$0")/../.." && pwd)
+tar=$top/build/debian/$suite.tar
+[ "$(id -u)" = 0 ] || { echo "debian: needs root" >&2; exit 2; }
+command -v mmdebstrap >/dev/null || { echo "debian: please install mmdebstrap" >&2; exit 2; }
+if [ ! -s "$tar" ]; then
+    mkdir -p "$top/build/debian"
+    # a mirror that stands still is good enough
+    mmdebstrap --quiet --variant=apt --aptopt='Acquire::Check-Valid-Until "false"' "$suite" "$tar.new.tar" >&2
+    mv "$tar.new.tar" "$tar"
+fi
+
+root=$(mktemp -d)
+clean() {
+    for m in dev/shm proc dev; do umount "$root/$m" 2>/dev/null || :; done
+    if ! mountpoint -q "$root/dev" && ! mountpoint -q "$root/proc"; then rm -rf "$root"; fi
+}
+trap clean EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+tar -xf "$tar" -C "$root"
+for d in etc/ssl/certs usr/local/share/ca-certificates; do # ca-certificates keeps these
+    mkdir -p "$root/$d"
+    cp /etc/ssl/certs/ca-certificates.crt "$root/$d/" 2>/dev/null || :
+done
+mount --bind /dev "$root/dev"
+mount -t proc proc "$root/proc"
+mount -t tmpfs tmpfs "$root/dev/shm"
+mkdir "$root/root/pgwork"
+git -C "$top" archive HEAD | tar -x -C "$root/root/pgwork"
+code=0
+env -i HOME=/root PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 \
+    chroot "$root" /bin/sh -c 'cd /root/pgwork && exec "$@"' sh "$@" </dev/null || code=$?
+exit $code
