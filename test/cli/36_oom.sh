@@ -5,7 +5,7 @@
 . "$(dirname "$0")/tap"
 cc -shared -fPIC -o "$tmp/oom.so" "$top/test/cli/oom.c" 2>"$tmp/err" || { fail 'the shim compiles'; exit 1; }
 pgwork -q migrate
-points=${PGWORK_OOM:-4} turn=0 tried=''
+points=${PGWORK_OOM:-2} turn=0 tried=''
 
 # One session asks everything: a psql for each question takes as long as the command that is tried.
 mkfifo "$tmp/asked" "$tmp/answered"
@@ -96,10 +96,12 @@ reads version help 'ui --help' doctor 'demand full' 'queue depth full'
 starve enqueue "SELECT count(*) FROM pgwork.job WHERE queue = 'new'" : 'pgwork enqueue new 1'
 echo 1 >"$tmp/line"
 starve 'enqueue of lines' "SELECT count(*) FROM pgwork.job WHERE queue = 'new'" : 'pgwork enqueue new -f "$tmp/line"'
+starve 'enqueue --json' "SELECT count(*) FROM pgwork.job WHERE queue = 'new'" : 'pgwork --json enqueue new 1'
 starve 'enqueue with a key' "SELECT count(*) FROM pgwork.job WHERE queue = 'keyed'" "$uuid" 'pgwork enqueue keyed --key $it 1'
 starve 'claim*' "SELECT count(*) FROM pgwork.job WHERE state = 'leased'" : 'pgwork claim full'
 starve complete "$there" one 'pgwork complete full $it'
 starve 'complete of lines' "$there" 'one >"$tmp/line"' 'pgwork complete full <"$tmp/line"'
+starve 'complete --json' "$there" one 'pgwork --json complete full $it'
 starve fail "$delayed" one 'pgwork fail full $it'
 starve snooze "$delayed" one 'pgwork snooze full --delay 1h $it'
 starve extend "SELECT count(*) FROM pgwork.job WHERE lease_until > now() + interval '2 h'" one 'pgwork extend full --lease 9h $it'
@@ -206,6 +208,7 @@ reads locks
 starve 'lock*' "$runs" : 'pgwork lock L -- sh -c "$RUN"'
 starve 'sem create' 'SELECT count(*) FROM pgwork.semaphore' "$uuid" 'pgwork sem create m$it 3'
 starve 'sem acquire' "SELECT count(*) $permits" : 'pgwork sem acquire slots'
+starve 'sem acquire --json' "SELECT count(*) $permits" : 'pgwork --json sem acquire slots'
 starve 'sem run*' "$runs" : 'pgwork sem run slots -- sh -c "$RUN"'
 starve 'sem extend' "SELECT count(*) $permits AND until > now() + interval '2 h'" permit 'pgwork sem extend slots $it --ttl 9h'
 starve 'sem release' "SELECT -count(*) $permits" permit 'pgwork sem release slots $it'
