@@ -515,12 +515,20 @@ size_t cli_ids_once(int64_t *ids, size_t n)
     return kept;
 }
 
+static _Thread_local bool cli_answers; /* what was asked for is done */
+
+void cli_answering(bool on)
+{
+    cli_answers = on;
+}
+
 void *cli_realloc(void *p, size_t size)
 {
     void *q = realloc(p, size ? size : 1);
     if (!q) {
-        fputs("pgwork: out of memory\n", stderr);
-        exit(CLI_OTHER);
+        fprintf(stderr, "pgwork: out of memory%s\n",
+                cli_answers ? ": the answer is lost, it may have been applied" : "");
+        exit(cli_answers ? CLI_UNKNOWN : CLI_OTHER);
     }
     return q;
 }

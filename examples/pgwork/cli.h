@@ -138,6 +138,8 @@ int cli_listed(cli *c, pgw_status st, const char *none);
 /** Allocate, or end the program with an error. */
 void *cli_alloc(size_t size);
 void *cli_realloc(void *p, size_t size);
+/** Until it is off again, cli_realloc() ends the process with CLI_UNKNOWN. */
+void cli_answering(bool on);
 char *cli_copy(const char *text, size_t size);
 
 void wordlist_add(wordlist *l, const char *word); /* borrows the word */

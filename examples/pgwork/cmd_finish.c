@@ -49,7 +49,7 @@ static int refs_read(refs *r)
         code = token ? refs_add(r, id, token)
                      : cli_fail(CLI_USAGE, NULL, "a line of stdin has an id and no token: %s", id);
     }
-    if (code == CLI_DONE && ferror(stdin)) {
+    if (code == CLI_DONE && !feof(stdin)) { /* ferror() does not tell that memory was out */
         code = cli_fail(CLI_USAGE, NULL, "cannot read stdin: %s", strerror(errno));
     }
     free(line);

@@ -142,7 +142,7 @@ static int apply_lines(apply *a, FILE *f)
         a->line++;
         code = apply_line(a, line);
     }
-    if (code == CLI_DONE && ferror(f))
+    if (code == CLI_DONE && !feof(f)) /* ferror() does not tell that memory was out */
         code = cli_fail(CLI_USAGE, NULL, "cannot read %s: %s", a->file, strerror(errno));
     free(line);
     return code;

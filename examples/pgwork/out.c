@@ -111,6 +111,7 @@ static void out_name(out *o, const char *name)
 void out_begin(out *o)
 {
     *o = (out){0};
+    cli_answering(true);
     buf_puts(&o->line, "{");
 }
 
@@ -189,6 +190,7 @@ void out_end(out *o)
     buf_puts(&o->line, "}\n");
     fwrite(o->line.at, 1, o->line.size, stdout);
     buf_free(&o->line);
+    cli_answering(false);
 }
 
 void out_number(const char *name, int64_t value)
