@@ -618,6 +618,7 @@ enum {
     ANSWERS = 128,    /* applied, although memory is missing for the answer: its header says so */
     PIECES = 256,     /* several transactions: after an error, some of them may be applied */
     HANGS_UP = 512,   /* without memory it ends its session, and reports PGW_ELEASE */
+    LONG = 2048,      /* makes so many allocations that a part of them must do */
     HANDLELESS = 1024 /* is about another handle, or none */
 };
 
@@ -733,7 +734,7 @@ static const verb verbs[] = {
     ROW(table_register, NAMELESS),
     ROW(table_unregister, NAMELESS),
     ROW(tables_each, READS | NAMELESS),
-    ROW(tables_reap, NAMELESS | PIECES),
+    ROW(tables_reap, NAMELESS | PIECES | VARIES),
     ROW(rate_drop, 0),
     ROW_AT(sema_drop, 0, "free"),
     ROW(queue_drop, PIECES),
