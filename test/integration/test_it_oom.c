@@ -1,7 +1,9 @@
 /* Out of memory: in each public function the n-th allocation fails, for every n; once only that
  * one, once all later ones, too. Nothing crashes, hangs or leaks, the handle remains usable, and no
  * report is false. The truth is a digest of everything in the database. PGW_OOM_ALL=1: also every n
- * of the functions that make hundreds of allocations. */
+ * of the functions that make hundreds of allocations.
+ *
+ * Longer than 600 lines: one world and one judge serve all public functions. */
 #include "unity.h"
 #include "callkit.h"
 #include "pgw_all.h"
