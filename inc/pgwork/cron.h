@@ -279,6 +279,8 @@ typedef struct pgw_cron_claim_opts {
  * @returns
  * - PGW_OK
  * - PGW_OUTCOME_EMPTY: no tick is due, or there are no such schedules
+ * - PGW_EUNKNOWN, or PGW_ENOMEM after the server has answered: the tick is claimed again after its
+ *   timeout
  * @note Ticks whose node exceeded its timeout come first: the tick gets a new, higher token, and
  *   the late node is refused. One tick of a schedule is held at a time. After `max_attempts` nodes
  *   (of the job; default 10) a tick is dropped.

@@ -191,8 +191,9 @@ PGW_API pgw_status pgw_queue_purge(pgw *h, const char *queue, pgw_state state, i
  * - PGW_OK
  * - PGW_ENOTFOUND
  * - PGW_ELOCKED: there are jobs, and @p force is false
- * @note A job that a producer commits afterwards is lost: drain, wait, then drop. With @p force it
- *   cannot be armed.
+ * @note A job that a producer commits afterwards is lost: drain, wait, then drop.
+ * @note With @p force it first purges the queue as pgw_queue_purge() does. So after an error jobs
+ * may be gone although the queue is there. It cannot be armed.
  */
 PGW_API pgw_status pgw_queue_drop(pgw *h, const char *queue, bool force);
 

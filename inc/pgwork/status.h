@@ -107,9 +107,9 @@ PGW_API const char *pgw_status_text(pgw_status st);
  *
  * @param st  the status of the call
  * @returns true for PGW_ECONN, PGW_ETIMEDOUT, PGW_ERETRY and PGW_ELOCKED
- * @note Some verbs work in pieces, each in its own transaction: purges, pgw_redrive(),
- *   pgw_reschedule(), loads in batches and migrations. Their status is that of the last piece, and
- *   their output says how much was done.
+ * @note Some verbs work in pieces, each in its own transaction: purges, forced drops of queues,
+ *   pgw_redrive(), pgw_reschedule(), pgw_bulk(), loads in batches and migrations. Their status is
+ *   that of the last piece, and their output says how much was done.
  */
 PGW_API bool pgw_is_retriable(pgw_status st);
 /**

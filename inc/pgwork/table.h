@@ -206,6 +206,8 @@ typedef struct pgw_table_claim_opts {
  * - PGW_OUTCOME_EMPTY: none, *rows is NULL
  * - PGW_EPERM: there are rows, but a trigger of the table prevented the write of each
  * - PGW_EINVAL: also a holder that does not fit the type of `locked_by`
+ * - PGW_EUNKNOWN, or PGW_ENOMEM after the server has answered: the rows are leased. The next claim
+ *   of this holder returns them.
  * @note A holder name must stand for one actor. The default stands for this handle only. A program
  *   that wants its rows back after a restart must set a name.
  * @note Rows under a live lease, and rows that another transaction has locked, are skipped without

@@ -150,19 +150,32 @@ static int conn_parts(const char *list)
     return parts;
 }
 
-/* The parameters of the connection, including those of a service file. */
-static void conn_keep_hosts(pgw *h)
+static void conn_forget_hosts(pgw *h)
 {
-    PQconninfoOption *found = PQconninfo(h->conn);
-
     h->hosts = 0;
     for (size_t i = 0; i < PGW__HOST_LISTS; i++) {
         pgw__mem_free(h->host_lists[i]);
         h->host_lists[i] = NULL;
-        h->host_lists[i] = pgw__mem_dup(conn_found(found, conn_host_keys[i]));
+    }
+}
+
+/* The parameters of the connection, including those of a service file. All lists or none: a host
+ * must not get the port of another one. */
+static void conn_keep_hosts(pgw *h)
+{
+    PQconninfoOption *found = PQconninfo(h->conn);
+    bool whole = true;
+
+    conn_forget_hosts(h);
+    for (size_t i = 0; i < PGW__HOST_LISTS; i++) {
+        const char *list = conn_found(found, conn_host_keys[i]);
+
+        h->host_lists[i] = pgw__mem_dup(list);
+        whole = whole && (list == NULL || h->host_lists[i] != NULL);
         if (h->host_lists[i] != NULL && conn_parts(h->host_lists[i]) > h->hosts)
             h->hosts = conn_parts(h->host_lists[i]);
     }
+    if (!whole) conn_forget_hosts(h);
     PQconninfoFree(found);
 }
 
