@@ -19,6 +19,7 @@ static pgw_table *rows_table;
 static struct {
     char name[24], op[40];
     int time; /* of the call */
+    int64_t count;
     pgw_ref ref;
     pgw_token token;
     pgw_rows *rows;

@@ -3,6 +3,13 @@
 
 /* -- verbs -- */
 
+/* A verb on many leaves out what another transaction has locked, such as that of the first call
+ * whose line was cut. Then it is to be called once more. */
+static pgw_status any(pgw_status st)
+{
+    return st == PGW_OK && it.count == 0 ? PGW_OUTCOME_EMPTY : st;
+}
+
 static pgw_status do_enqueue(void)
 {
     pgw_job_spec job = PGW_JOB_SPEC_INIT;
@@ -97,7 +104,7 @@ static pgw_status do_bulk(void)
     pgw_bulk_opts o = PGW_BULK_OPTS_INIT;
 
     f.queue = it.name, o.filter = &f;
-    return pgw_bulk(h, &o, NULL, NULL);
+    return any(pgw_bulk(h, &o, &it.count, NULL));
 }
 
 static pgw_status do_cron_rename(void)
@@ -146,12 +153,12 @@ static pgw_status do_release(void) { return pgw_release(h, it.name, &it.ref, 1);
 static pgw_status do_snooze(void) { return pgw_snooze(h, it.name, &it.ref, 1, SNOOZE_BY(3600000)); }
 static pgw_status do_extend(void) { return pgw_extend(h, it.name, &it.ref, 1, EXTEND_BY(7200000)); }
 static pgw_status do_cancel(void) { return pgw_cancel(h, it.name, &it.ref, 1); }
-static pgw_status do_redrive(void) { return pgw_redrive(h, it.name, NULL, NULL); }
-static pgw_status do_dead_purge(void) { return pgw_dead_purge(h, it.name, NULL, NULL); }
+static pgw_status do_redrive(void) { return any(pgw_redrive(h, it.name, NULL, &it.count)); }
+static pgw_status do_dead_purge(void) { return any(pgw_dead_purge(h, it.name, NULL, &it.count)); }
 static pgw_status do_queue_create(void) { return pgw_queue_create(h, it.name, NULL); }
 static pgw_status do_queue_pause(void) { return pgw_queue_pause(h, it.name); }
 static pgw_status do_hold(void) { return pgw_hold(h, it.name, &it.ref, 1, NULL); }
-static pgw_status do_queue_purge(void) { return pgw_queue_purge(h, it.name, PGW_STATE_ANY, NULL); }
+static pgw_status do_queue_purge(void) { return any(pgw_queue_purge(h, it.name, PGW_STATE_ANY, &it.count)); }
 static pgw_status do_queue_drop(void) { return pgw_queue_drop(h, it.name, true); }
 static pgw_status do_sema_create(void) { return pgw_sema_create(h, it.name, 3); }
 static pgw_status do_sema_resize(void) { return pgw_sema_resize(h, it.name, 5); }
@@ -169,7 +176,7 @@ static pgw_status do_cron_release(void) { return pgw_cron_release(h, it.token); 
 static pgw_status do_table_claim(void) { return claim_row(h); }
 static pgw_status do_txn_run(void) { return pgw_txn_run(h, 3, enqueue_in_txn, NULL); }
 static pgw_status do_progress(void) { return pgw_progress(h, it.name, &it.ref, "{\"n\": 1}"); }
-static pgw_status do_reschedule(void) { return pgw_reschedule(h, it.name, NULL, NULL); }
+static pgw_status do_reschedule(void) { return any(pgw_reschedule(h, it.name, NULL, &it.count)); }
 static pgw_status do_queue_drain(void) { return pgw_queue_drain(h, it.name); }
 static pgw_status do_queue_resume(void) { return pgw_queue_resume(h, it.name); }
 static pgw_status do_queue_hold(void) { return hold_queue(h); }
@@ -181,23 +188,22 @@ static pgw_status do_group_rate(void) { return pgw_group_rate(h, it.name, "g", &
 static pgw_status do_group_reset(void) { return pgw_group_reset(h, it.name, "g"); }
 static pgw_status do_group_hold(void) { return pgw_group_hold(h, it.name, "g", 7200000); }
 static pgw_status do_group_unblock(void) { return pgw_group_unblock(h, it.name, "g", NULL); }
-static pgw_status do_group_purge(void) { return pgw_group_purge(h, it.name, "g", NULL); }
+static pgw_status do_group_purge(void) { return any(pgw_group_purge(h, it.name, "g", &it.count)); }
 static pgw_status do_rate_set(void) { return set_rate(h); }
 static pgw_status do_rate_take(void) { return pgw_rate_take(h, it.name, NULL, NULL); }
 static pgw_status do_rate_drop(void) { return pgw_rate_drop(h, it.name); }
 static pgw_status do_sema_drop(void) { return pgw_sema_drop(h, it.name, false); }
 static pgw_status do_cron_resume(void) { return pgw_cron_resume(h, it.name); }
-static pgw_status do_cron_tick(void) { return pgw_cron_tick(h, NULL, NULL); }
+static pgw_status do_cron_tick(void) { return any(pgw_cron_tick(h, &it.count, NULL)); }
 static pgw_status do_cron_break(void) { return pgw_cron_break(h, it.name, NULL); }
 static pgw_status do_lock_wait(void) { return acquire(h, 5000); }
 static pgw_status do_lock_xact(void) { return enqueue_after(lock_in_txn); }
 static pgw_status do_lock_break(void) { return pgw_lock_break(h, it.name, NULL); }
-static pgw_status do_locks_prune(void) { return pgw_locks_prune(h, 0, 1000, NULL); }
+static pgw_status do_locks_prune(void) { return any(pgw_locks_prune(h, 0, 1000, &it.count)); }
 static pgw_status do_table_lock(void) { return enqueue_after(lock_row_in_txn); }
-static pgw_status do_table_reap(void) { return pgw_table_reap(h, rows_table, 1000, NULL); }
+static pgw_status do_table_reap(void) { return any(pgw_table_reap(h, rows_table, 1000, &it.count)); }
 static pgw_status do_table_register(void) { return pgw_table_register(h, rows_table); }
 static pgw_status do_table_unregister(void) { return pgw_table_unregister(h, "public", "r"); }
-static pgw_status do_reaper_tick(void) { return pgw_reaper_tick(h, NULL, NULL); }
 static pgw_status do_migrate_up(void) { return pgw_migrate_up(h, NULL); }
 /* clang-format on */
 
@@ -263,16 +269,25 @@ static pgw_status do_table_init(void)
     return pgw_table_init(h, it.table);
 }
 
-/* A pass that was slow lets the next ones wait. One that fails may have freed rows before, and says
- * so. */
+/* `freed` says what was done: a fault of one table, such as a deadline, is kept with that table,
+ * and a later fault of the pass does not undo it. A pass that was slow lets the next ones wait. */
 static pgw_status do_tables_reap(void)
 {
-    int64_t freed;
     pgw_status st;
 
     pgtemp_exec("UPDATE pgwork.leased_table SET rests_until = NULL");
-    st = pgw_tables_reap(h, 1000, &freed);
-    return st < PGW_OK && freed > 0 ? PGW_EUNKNOWN : st;
+    st = any(pgw_tables_reap(h, 1000, &it.count));
+    if (st == PGW_OUTCOME_EMPTY && it.time == 0) return PGW_ETIMEDOUT;
+    return st < PGW_OK && it.count > 0 ? PGW_EUNKNOWN : st;
+}
+
+static pgw_status do_reaper_tick(void)
+{
+    pgw_reap_stats stats = PGW_REAP_STATS_INIT;
+    const pgw_status st = pgw_reaper_tick(h, &stats, NULL);
+
+    it.count = stats.promoted;
+    return any(st);
 }
 
 const verb verbs[] = {
