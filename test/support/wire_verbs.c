@@ -1,6 +1,8 @@
 #include "wire_before.h"
 #include "wire_verbs.h"
 
+#include <poll.h>
+
 /* -- verbs -- */
 
 /* A verb on many leaves out what another transaction has locked, such as that of the first call
