@@ -29,11 +29,16 @@
 #define CODE_GSS       80877104
 #define FIRST_OF_PIECE 65536
 
+typedef struct stream {
+    char *bytes; /* of a message that is not complete */
+    size_t kept;
+    bool silent;
+} stream;
+
 typedef struct line {
     int client, server; /* -1: none */
-    bool started, silent, pooled;
-    char *from_server; /* bytes of a message that is not complete */
-    size_t kept;
+    bool started, pooled;
+    stream from_server, from_client;
 } line;
 
 struct wire {
@@ -46,7 +51,8 @@ struct wire {
     int n;
     size_t size;
     wire_deed deed;
-    int connections, cancels, orders, lose, break_tls;
+    bool of_client; /* the order is about its messages */
+    int connections, cancels, orders, lose, break_tls, seen[2];
     char startup[8192];
     line lines[LINES_MAX];
 };
@@ -96,7 +102,8 @@ static void hang_up(line *l)
 {
     if (l->client >= 0) close(l->client);
     if (l->server >= 0) close(l->server);
-    free(l->from_server);
+    free(l->from_server.bytes);
+    free(l->from_client.bytes);
     memset(l, 0, sizeof(*l));
     l->client = l->server = -1;
 }
@@ -180,66 +187,59 @@ static void start_up(wire *w, line *l)
     free(rest);
 }
 
-/* One complete message of the server's. False: the line is gone. */
-static bool pass(wire *w, line *l, char *message, size_t size)
+/* One complete message. False: the line is gone. */
+static bool pass(wire *w, line *l, bool of_client, char *message, size_t size)
 {
+    const int to = of_client ? l->server : l->client;
+    stream *s = of_client ? &l->from_client : &l->from_server;
+    wire_deed deed = WIRE_PASS;
+
     /* a pooler makes the key up, so that a process number is nobody's */
-    if (l->pooled && message[0] == 'K') put32(message + 5, be32(message + 5) + 1000000);
-    if ((w->type == message[0] || w->type == WIRE_ANY) && --w->n == 0) {
+    if (l->pooled && !of_client && message[0] == 'K')
+        put32(message + 5, be32(message + 5) + 1000000);
+    w->seen[of_client]++;
+    if ((w->type == message[0] || w->type == WIRE_ANY) && w->of_client == of_client &&
+        --w->n == 0) {
         w->type = 0;
         w->orders++;
-        if (w->size > 0 && !l->silent) send_all(l->client, w->messages, w->size);
-        if (w->deed == WIRE_CUT) {
-            hang_up(l);
-            return false;
-        }
-        if (w->deed == WIRE_HALF) shutdown(l->client, SHUT_WR);
-        if (w->deed == WIRE_SILENT || w->deed == WIRE_HALF) l->silent = true;
-        if (w->deed == WIRE_DELAY) poll(NULL, 0, 20);
+        deed = w->deed;
+        if (w->size > 0 && !s->silent) send_all(to, w->messages, w->size);
+        if (deed == WIRE_HALF) shutdown(to, SHUT_WR);
+        if (deed == WIRE_SILENT || deed == WIRE_HALF) s->silent = true;
+        if (deed == WIRE_DELAY) poll(NULL, 0, 20);
     }
-    if (!l->silent && !send_all(l->client, message, size)) {
+    if (deed == WIRE_CUT || (!s->silent && !send_all(to, message, size)) ||
+        deed == WIRE_CUT_AFTER) {
         hang_up(l);
         return false;
     }
     return true;
 }
 
-static void from_server(wire *w, line *l)
+static void forward(wire *w, line *l, bool of_client)
 {
-    char *grown = realloc(l->from_server, l->kept + FIRST_OF_PIECE);
+    stream *s = of_client ? &l->from_client : &l->from_server;
+    char *grown = realloc(s->bytes, s->kept + FIRST_OF_PIECE);
     ssize_t got;
     size_t at = 0;
 
     if (!grown) return;
-    l->from_server = grown;
-    got = recv(l->server, l->from_server + l->kept, FIRST_OF_PIECE, 0);
+    s->bytes = grown;
+    got = recv(of_client ? l->client : l->server, s->bytes + s->kept, FIRST_OF_PIECE, 0);
     if (got <= 0) {
         hang_up(l);
         return;
     }
-    l->kept += (size_t)got;
-    while (l->kept - at >= 5) {
-        size_t size = be32(l->from_server + at + 1) + 1;
+    s->kept += (size_t)got;
+    while (s->kept - at >= 5) {
+        size_t size = be32(s->bytes + at + 1) + 1;
 
-        if (l->kept - at < size) break;
-        if (!pass(w, l, l->from_server + at, size)) return;
+        if (s->kept - at < size) break;
+        if (!pass(w, l, of_client, s->bytes + at, size)) return;
         at += size;
     }
-    l->kept -= at;
-    memmove(l->from_server, l->from_server + at, l->kept);
-}
-
-static void from_client(wire *w, line *l)
-{
-    char piece[FIRST_OF_PIECE];
-    ssize_t got;
-
-    if (!l->started) {
-        start_up(w, l);
-        return;
-    }
-    got = recv(l->client, piece, sizeof(piece), 0);
-    if (got <= 0 || !send_all(l->server, piece, (size_t)got)) hang_up(l);
+    s->kept -= at;
+    memmove(s->bytes, s->bytes + at, s->kept);
 }
 
 static void welcome(wire *w)
@@ -281,10 +281,10 @@ static void *serve(void *arg)
             line *l = &w->lines[(i - 1) / 2];
 
             if (!p[i].revents || p[i].fd < 0) continue;
-            if (i % 2 && p[i].fd == l->client)
-                from_client(w, l);
-            else if (i % 2 == 0 && p[i].fd == l->server)
-                from_server(w, l);
+            if (i % 2 && p[i].fd == l->client && !l->started)
+                start_up(w, l);
+            else if (p[i].fd == (i % 2 ? l->client : l->server))
+                forward(w, l, i % 2);
         }
         if (p[0].revents && !w->frozen) welcome(w);
         pthread_mutex_unlock(&w->lock);
@@ -389,7 +389,8 @@ void wire_break_tls(wire *w, int n)
     pthread_mutex_unlock(&w->lock);
 }
 
-void wire_at(wire *w, char type, int n, const char *messages, size_t size, wire_deed deed)
+static void order(wire *w, bool of_client, char type, int n, const char *messages, size_t size,
+                  wire_deed deed)
 {
     char *copy = malloc(size + 1);
 
@@ -397,12 +398,23 @@ void wire_at(wire *w, char type, int n, const char *messages, size_t size, wire_
     if (size > 0) memcpy(copy, messages, size);
     pthread_mutex_lock(&w->lock);
     free(w->messages);
+    w->of_client = of_client;
     w->type = type;
     w->n = n;
     w->messages = copy;
     w->size = size;
     w->deed = deed;
     pthread_mutex_unlock(&w->lock);
+}
+
+void wire_at(wire *w, char type, int n, const char *messages, size_t size, wire_deed deed)
+{
+    order(w, false, type, n, messages, size, deed);
+}
+
+void wire_at_client(wire *w, char type, int n, wire_deed deed)
+{
+    order(w, true, type, n, "", 0, deed);
 }
 
 const char *wire_message(char type, const char *severity, const char *sqlstate, const char *text,
@@ -454,6 +466,11 @@ int wire_cancels(wire *w)
 int wire_orders(wire *w)
 {
     return counted(w, &w->orders);
+}
+
+int wire_seen(wire *w, bool of_client)
+{
+    return counted(w, &w->seen[of_client]);
 }
 
 const char *wire_startup(wire *w)
