@@ -283,13 +283,21 @@ static pgw_status do_tables_reap(void)
     return st < PGW_OK && it.count > 0 ? PGW_EUNKNOWN : st;
 }
 
+/* A tick that took long makes the next ones of its session do less. So come again, as a reaper
+ * does.
+ */
 static pgw_status do_reaper_tick(void)
 {
     pgw_reap_stats stats = PGW_REAP_STATS_INIT;
-    const pgw_status st = pgw_reaper_tick(h, &stats, NULL);
+    int64_t next_ms;
 
-    it.count = stats.promoted;
-    return any(st);
+    for (int i = 0;; i++) {
+        const pgw_status st = pgw_reaper_tick(h, &stats, &next_ms);
+
+        it.count = stats.promoted;
+        if (it.time < 2 || it.count > 0 || st < PGW_OK || i == 50) return any(st);
+        poll(NULL, 0, (int)next_ms);
+    }
 }
 
 const verb verbs[] = {
