@@ -288,8 +288,14 @@ check-surroundings: chaos-programs cli
 check-models:
 	test/models/run.sh
 
-# Hours: every check that there is. A part of the tests under the sanitizers: TESTS=..., as above.
-check-full: lint lint-analyzer check-abi check-fuzz check-models chaos-check chaos-mutants check-surroundings check-asan check-ubsan check-tsan check-valgrind
+# Hours: what ./run test leaves out, and all bounds. A part of the tests under the sanitizers: TESTS=..., as above.
+check-full: lint lint-analyzer check-abi check-fuzz check-models chaos-check chaos chaos-mutants check-surroundings check-asan check-ubsan check-tsan check-valgrind check-wire check-oom
+# Every message of every verb, and every allocation: the ordinary tests use some.
+check-wire: ceedling
+	PGW_WIRE_ALL=1 $(MAKE) check-it TESTS=test:test_it_wire
+check-oom: ceedling cli
+	PGW_OOM_ALL=1 $(MAKE) check-it TESTS=test:test_it_oom
+	PGWORK_OOM=own PATH="$(B):$$PATH" $(WITH_PG) sh test/cli/36_oom.sh
 
 # The whole suite on each of these versions, with its own compiler and client tools: in a root of the Debian release that
 # has it. None has 16: its server comes from npm, with the client tools of 17. Needs root, mmdebstrap and 20 minutes each.
@@ -476,7 +482,7 @@ help:
 	@echo 'build:  all lib shared static cli examples gen-sql clean'
 	@echo 'test:   check check-it check-asan check-ubsan check-tsan check-valgrind check-models check-abi check-fuzz cover fuzz chaos chaos-mutants chaos-long check-surroundings'
 	@echo '        chaos-long: OPERATIONS=10000000 FIRINGS=1000 PARALLEL=1 STATE=FILE'
-	@echo '        check-full: all of them, and lint; check-matrix: ./run test on each of VERSIONS="$(VERSIONS)"'
+	@echo '        check-full: all of them but cover, fuzz, chaos-long, and lint; check-matrix: ./run test on each of VERSIONS="$(VERSIONS)"'
 	@echo '        a part of check-it, -asan, -ubsan, -tsan, -valgrind: TESTS="test:test_queue test:test_it_queue"'
 	@echo 'lint:   lint (lint-layers lint-circles lint-banned lint-length lint-rules lint-mutants lint-words check-header check-examples lint-tidy lint-cppcheck lint-shell)'
 	@echo '        lint-analyzer: gcc -fanalyzer; lint-budget: how large the engine and its explanation may be'
@@ -485,7 +491,7 @@ help:
 	@echo 'all in one, on a bare machine: ./run test'
 
 .PHONY: .FORCE check-surroundings all reference lib shared static cli ui examples bench bench-programs chaos chaos-check chaos-long chaos-mutants chaos-programs gen gen-sql ceedling check check-it check-asan check-ubsan \
-  check-tsan check-valgrind check-models check-full check-matrix check-fuzz cover fuzz lint lint-layers lint-circles lint-banned lint-budget lint-length lint-rules lint-mutants lint-words lint-analyzer lint-tidy lint-cppcheck \
+  check-tsan check-valgrind check-models check-wire check-oom check-full check-matrix check-fuzz cover fuzz lint lint-layers lint-circles lint-banned lint-budget lint-length lint-rules lint-mutants lint-words lint-analyzer lint-tidy lint-cppcheck \
   lint-shell check-header check-examples check-abi format format-check install uninstall dist clean help
 .DELETE_ON_ERROR:
 .SECONDARY:

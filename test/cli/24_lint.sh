@@ -22,6 +22,7 @@ is 'that one is named, no other' "$(grep "may grow" "$tmp/out" | cut -d: -f2,3)"
 # banned LINE: what is banned in it
 banned() { echo "$1" >"$tmp/banned.c" && awk -f "$top/test/lint/banned.awk" "$tmp/banned.c" | cut -d' ' -f2; }
 is 'banned: a call' "$(banned 'p = malloc(3);')" malloc
+is 'banned: a clock of this machine' "$(banned 't = time(NULL);')" time
 is 'also where strings are around it' "$(banned 's = "a \" b"; p = malloc(3); s = "c";')" malloc
 is 'a call behind a quotation mark is found' "$(banned "if (c == '\"') p = malloc(3), s = \"c\";")" malloc
 code 'which fails' 1 awk -f "$top/test/lint/banned.awk" "$tmp/banned.c"

@@ -8,7 +8,7 @@
 . "$top/test/support/pgload.sh"
 times=${1:-5} bad=0 workers=''
 for tool in pg_dump pg_restore pg_basebackup pgbench; do
-    [ -x "$(pg_bindir)/$tool" ] || { echo "skipped: there is no $tool in $(pg_bindir)"; exit 0; }
+    [ -x "$(pg_bindir)/$tool" ] || { echo "there is no $tool in $(pg_bindir)"; exit 2; }
 done
 PATH=$(pg_bindir):$PATH
 unset PGWORK_DSN

@@ -9,7 +9,7 @@
 mode=${1:-sync} times=${2:-50}
 case $mode in sync | async) ;; *) sed -n '2,8s/^# //p' "$0" >&2; exit 2 ;; esac
 for tool in pg_basebackup pg_rewind; do
-    [ -x "$(pg_bindir)/$tool" ] || { echo "skipped: there is no $tool in $(pg_bindir)"; exit 0; }
+    [ -x "$(pg_bindir)/$tool" ] || { echo "there is no $tool in $(pg_bindir)"; exit 2; }
 done
 
 follow() { # follow SERVER PRIMARY: a standby of it; nothing of its own is kept that the primary does not have
