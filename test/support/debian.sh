@@ -21,6 +21,9 @@ fi
 
 root=$(mktemp -d)
 clean() {
+    for p in /proc/[0-9]*; do # what still runs there
+        case $(readlink "$p/root") in "$root"*) kill -9 "${p#/proc/}" 2>/dev/null || : ;; esac
+    done
     for m in dev/shm proc dev; do umount "$root/$m" 2>/dev/null || :; done
     if ! mountpoint -q "$root/dev" && ! mountpoint -q "$root/proc"; then rm -rf "$root"; fi
 }
@@ -39,5 +42,6 @@ mkdir "$root/root/pgwork"
 git -C "$top" archive HEAD | tar -x -C "$root/root/pgwork"
 code=0
 env -i HOME=/root PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 \
-    chroot "$root" /bin/sh -c 'cd /root/pgwork && exec "$@"' sh "$@" </dev/null || code=$?
+    chroot "$root" /bin/sh -c 'cd /root/pgwork && exec "$@"' sh "$@" </dev/null &
+wait $! || code=$? # in the background, so that a signal is heeded at once
 exit $code
