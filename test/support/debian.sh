@@ -24,7 +24,7 @@ clean() {
     for p in /proc/[0-9]*; do # what still runs there
         case $(readlink "$p/root") in "$root"*) kill -9 "${p#/proc/}" 2>/dev/null || : ;; esac
     done
-    for m in dev/shm proc dev; do umount "$root/$m" 2>/dev/null || :; done
+    for m in dev/shm proc dev; do umount -l "$root/$m" 2>/dev/null || :; done
     if ! mountpoint -q "$root/dev" && ! mountpoint -q "$root/proc"; then rm -rf "$root"; fi
 }
 trap clean EXIT
