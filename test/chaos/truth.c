@@ -321,18 +321,20 @@ static void check_clock(const char *server)
 }
 
 /* When a transaction was committed, by our clock: the first time that fits, since commits come in
- * their order. (After the clock was set back, the server has some times twice.) */
+ * their order. (After the clock was set back, the server has some times twice.) For a second after
+ * a setting, some processes of the server go by the one before. */
 static int64_t committed_at(int64_t now, int64_t commit_us)
 {
     static int64_t last;
     static int at;
     int64_t then = set ? commit_us - settings[set - 1].ahead : now; /* if none fits */
-    for (int i = at; i < set; i++) {
+    for (int i = at ? at - 1 : 0; i < set; i++) {
         const int64_t t = commit_us - settings[i].ahead;
         if (t < last - NEAR || t < settings[i].since - NEAR ||
-            (i + 1 < set && t > settings[i + 1].since + NEAR))
+            (i + 1 < set && t > settings[i + 1].since + 2000000))
             continue;
-        then = t, at = i;
+        then = t;
+        if (at < i) at = i;
         break;
     }
     if (then > now) then = now;
