@@ -129,15 +129,17 @@ LANGUAGE sql VOLATILE
 RETURN greatest(floor(extract(epoch FROM until - clock_timestamp()) * 1000), 0)::bigint;
 
 -- Whether the lock's holder waits for this session, directly or not. The server does not detect that, because waits here are
--- shorter than deadlock_timeout.
+-- shorter than deadlock_timeout. A holder may release the lock while it is looked at, and then wait in line behind this session:
+-- so it must hold the lock afterwards, too.
 CREATE FUNCTION pgwork._lock_circle(key bigint) RETURNS boolean
 LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
-    WITH RECURSIVE behind (pid) AS (
-        SELECT a.pid FROM pgwork._advisory($1) a WHERE a.granted AND a.pid <> pg_backend_pid()
+    WITH RECURSIVE behind (pid, holder) AS (
+        SELECT a.pid, a.pid FROM pgwork._advisory($1) a WHERE a.granted AND a.pid <> pg_backend_pid()
         UNION
-        SELECT b.pid FROM behind, unnest(pg_blocking_pids(behind.pid)) b (pid)
+        SELECT b.pid, behind.holder FROM behind, unnest(pg_blocking_pids(behind.pid)) b (pid)
     )
-    SELECT EXISTS (SELECT FROM behind WHERE behind.pid = pg_backend_pid())
+    SELECT EXISTS (SELECT FROM behind WHERE behind.pid = pg_backend_pid()
+                      AND EXISTS (SELECT FROM pgwork._advisory($1) a WHERE a.granted AND a.pid = behind.holder OFFSET 0))
 $$;
 
 -- Releases what a failed acquisition left behind, but not what the session held before. If the session already
