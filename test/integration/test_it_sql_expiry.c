@@ -325,10 +325,11 @@ static const char *replaced(const char *what, const char *more)
 
 static const char *waiting(void)
 {
-    return kit_text(a, "SELECT concat_ws(' ', state, payload, nullif(kind, ''), priority,"
-                       " round(extract(epoch FROM run_at - created_at)),"
-                       " round(extract(epoch FROM expires_at - created_at))) FROM pgwork.job"
-                       " WHERE key = 'k'");
+    return kit_text(a,
+                    "SELECT concat_ws(' ', state, payload, nullif(kind, ''), priority,"
+                    " trunc(extract(epoch FROM run_at - created_at) + 1, -1)," /* tens of seconds */
+                    " round(extract(epoch FROM expires_at - created_at))) FROM pgwork.job"
+                    " WHERE key = 'k'");
 }
 
 void test_replace_replaces_what_is_named_and_nothing_else(void)

@@ -3,6 +3,7 @@
 #include "pgtemp.h"
 #include "sqlkit.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -106,14 +107,22 @@ void test_minutes_have_what_changed_in_them_and_end_after_a_week(void)
     TEST_ASSERT_EQUAL_INT64(0, kit_number(b, "SELECT count(*) FROM pgwork.minutes"));
 }
 
-/* The reads of EXPLAIN: buffers of the whole statement. */
+/* The reads of EXPLAIN: buffers of the whole statement. The least of three: a first one, and one
+ * after autovacuum has come, also reads the catalogs to make its plans. */
 static long buffers(const char *statement)
 {
-    const char *plan = kit_text(b, "SELECT pg_temp.plan($q$%s$q$)", statement);
-    const char *hit = strstr(plan, "shared hit=");
+    long least = LONG_MAX;
 
-    TEST_ASSERT_NOT_NULL_MESSAGE(hit, plan);
-    return strtol(hit + strlen("shared hit="), NULL, 10);
+    for (int i = 0; i < 3; i++) {
+        const char *plan = kit_text(b, "SELECT pg_temp.plan($q$%s$q$)", statement);
+        const char *hit = strstr(plan, "shared hit=");
+        long n;
+
+        TEST_ASSERT_NOT_NULL_MESSAGE(hit, plan);
+        n = strtol(hit + strlen("shared hit="), NULL, 10);
+        if (n < least) least = n;
+    }
+    return least;
 }
 
 void test_a_held_snapshot_makes_readers_walk_over_two_minutes_at_most(void)
@@ -127,7 +136,6 @@ void test_a_held_snapshot_makes_readers_walk_over_two_minutes_at_most(void)
            "text; r text := ''; BEGIN FOR l IN EXECUTE 'EXPLAIN (ANALYZE, BUFFERS, TIMING off) ' "
            "|| s LOOP r := r || l || chr(10); END LOOP; RETURN r; END $f$");
     minute();
-    before = buffers("SELECT * FROM pgwork.queue_counts()");
     before = buffers("SELECT * FROM pgwork.queue_counts()");
     kit_do(holder, "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM pgwork.queues");
     for (int i = 0; i < 100; i++) { /* an hour and forty minutes */

@@ -283,20 +283,18 @@ static pgw_status do_tables_reap(void)
     return st < PGW_OK && it.count > 0 ? PGW_EUNKNOWN : st;
 }
 
-/* A tick that took long makes the next ones of its session do less. So come again, as a reaper
- * does.
- */
+/* A tick that took long makes the next ones of its session do less, and one that is under way keeps
+ * others out. So come again, as a reaper does. Other jobs may be due, too. */
 static pgw_status do_reaper_tick(void)
 {
     pgw_reap_stats stats = PGW_REAP_STATS_INIT;
-    int64_t next_ms;
 
     for (int i = 0;; i++) {
-        const pgw_status st = pgw_reaper_tick(h, &stats, &next_ms);
+        const pgw_status st = pgw_reaper_tick(h, &stats, NULL);
 
-        it.count = stats.promoted;
-        if (it.time < 2 || it.count > 0 || st < PGW_OK || i == 50) return any(st);
-        poll(NULL, 0, (int)next_ms);
+        it.count = *pgtemp_value(JOBS("min(state) = 'ready'")) == 't';
+        if (it.time < 2 || it.count > 0 || st < PGW_OK || i == 400) return any(st);
+        poll(NULL, 0, 25);
     }
 }
 
