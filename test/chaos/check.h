@@ -58,7 +58,7 @@ enum rule {
 /* Microseconds */
 #define SLACK   2000000 /* how wrong the time of a commit may be */
 #define EARLY   60000   /* how much sooner than asked for a time may be over, as truth.c measures */
-#define PATIENT 25000000 /* within which what is ready is claimed */
+#define PATIENT 25000000 /* within which what is ready is claimed: claims are open for 20 s */
 #define SOON    10000000 /* within which a reaper has done what is due */
 #define WAITED \
     15000000 /* for a lock that others hold for moments; those who wait give up after 20 s */

@@ -184,7 +184,7 @@ static void claim(int mode)
     const int queue = rated_or(draw(4) ? draw(4) : GROUPED + draw(4)),
               max = sizes[draw(mode ? 5 : 3)], counter = draw(4);
     const int64_t call = hist_call(), lease_ms = 2000 + draw(2000);
-    const int long_ms = queue < GROUPED ? 12000 : late_ms();
+    const int long_ms = queue < GROUPED ? 12000 : late_ms() * 2 / 3; /* less than PATIENT */
 
     hist(call, 'i', OP_clm, queue, max, lease_ms, mode);
     if (mode && begin_txn() != S_OK) {
