@@ -250,7 +250,7 @@ BEGIN
              ORDER BY d.place LIMIT g.places FOR UPDATE SKIP LOCKED) d
          WHERE g.terms = q.group_terms AND g.handed <= 100 AND (g.gate = '' OR q.gated IS NULL)
            AND (CASE g.gate WHEN '' THEN q.rate ELSE coalesce(r.rate, q.group_rate) END).n > 0 IS NOT TRUE
-           AND (r.held_until > now_is) IS NOT TRUE
+           AND r.held_until IS NULL -- a hold that is over goes on until a tick has ended it
            AND current_setting('transaction_isolation') IN ('read committed', 'read uncommitted')
            AND NOT EXISTS (SELECT FROM pgwork.admitted_job a
                             WHERE a.queue = _hand_on.queue AND a.gate = g.gate AND a.dead OFFSET 0)
@@ -402,7 +402,7 @@ BEGIN
     ), g AS MATERIALIZED ( -- freed: not NULL if all events are of jobs that have left: then nothing has to be counted
         SELECT e.*, t.free, t.terms, t.burst, t.fit, coalesce(r.group_limit,
                    CASE e.gate WHEN '' THEN coalesce(q.queue_limit, 10000) ELSE q.group_limit END) AS most,
-               r.held_until > now_is IS TRUE OR EXISTS (SELECT FROM pgwork.admitted_job a
+               r.held_until IS NOT NULL OR EXISTS (SELECT FROM pgwork.admitted_job a -- until a tick has ended the hold
                    WHERE a.queue = q.id AND a.gate = e.gate AND a.dead OFFSET 0) AS shut
           FROM (SELECT e.gate, min(e.place) AS start, sum(e.credit) AS credit,
                        CASE WHEN bool_and(e.credit > 0 AND e.terms = q.group_terms) THEN sum(e.credit) END AS freed,

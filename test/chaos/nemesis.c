@@ -207,7 +207,7 @@ static void begin_upkeep(enum class class)
                                  "REINDEX INDEX CONCURRENTLY " INDEX};
     const char *const *sql = class == C_vacuum ? vacuum : reindex;
     const char *argv[16] = {
-        "psql", "-qXAtv", "ON_ERROR_STOP=1", "-d", dsn, "-c", "SET statement_timeout = '60s'"};
+        "psql", "-qXAtv", "ON_ERROR_STOP=1", "-d", dsn, "-c", "SET statement_timeout = '20s'"};
     for (int i = 0, at = 7; i < (class == C_vacuum ? 1 : 3); i++) {
         argv[at++] = "-c";
         argv[at++] = sql[i];

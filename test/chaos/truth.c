@@ -286,8 +286,9 @@ static int answer(PGconn *c, uint64_t lsn)
 /* -- whose clock says what -- */
 
 enum { SETTINGS = 4096, NEAR = 300000 };
-static struct { /* since then the server's clock is so far ahead of ours */
-    int64_t since, ahead;
+static struct { /* since then, and by then at the latest, the server's clock is so far ahead of ours
+                 */
+    int64_t since, by, ahead;
 } settings[SETTINGS];
 static int set; /* how often */
 
@@ -311,6 +312,7 @@ static void check_clock(const char *server)
         const int64_t doubt = 2000000 + (to - from) / 2;
         if ((moved > doubt || moved < -doubt) && set < SETTINGS) {
             settings[set].since = set ? last_check : 0;
+            settings[set].by = to;
             settings[set++].ahead = shown;
             fprintf(stderr, "chaos: at %lld us the server's clock was %lld us off\n",
                     (long long)from, (long long)(shown - settings[0].ahead));
@@ -327,11 +329,11 @@ static int64_t committed_at(int64_t now, int64_t commit_us)
 {
     static int64_t last;
     static int at;
-    int64_t then = set ? commit_us - settings[set - 1].ahead : now; /* if none fits */
+    int64_t then = set ? last : now; /* if none fits: as the commit before */
     for (int i = at ? at - 1 : 0; i < set; i++) {
         const int64_t t = commit_us - settings[i].ahead;
-        if (t < last - NEAR || t < settings[i].since - NEAR ||
-            (i + 1 < set && t > settings[i + 1].since + 2000000))
+        if (t < last - NEAR || t < settings[i].since - NEAR || t > now + NEAR ||
+            (i + 1 < set && t > settings[i + 1].by + 2000000))
             continue;
         then = t;
         if (at < i) at = i;

@@ -337,6 +337,20 @@ void test_a_held_group_starts_nothing_until_its_time_is_over(void)
     TEST_ASSERT_EQUAL_INT(1, kit_claim(a, "q", 10, jobs + 1));
 }
 
+/* Claims have consumed the event of the first job when they found the group held. */
+void test_when_a_hold_is_over_the_job_that_came_first_is_first(void)
+{
+    kit_do(a, "SELECT pgwork.group_hold('q', 'g', 3600000)");
+    const long long first = put(a, "g");
+    TEST_ASSERT_EQUAL_INT(0, kit_claim(a, "q", 10, jobs));
+    kit_do(a, "UPDATE pgwork.group_rule SET held_until = now()");
+    put(a, "g");
+    TEST_ASSERT_EQUAL_INT(0, kit_claim(a, "q", 10, jobs));
+    tick(b);
+    TEST_ASSERT_EQUAL_INT(1, kit_claim(a, "q", 10, jobs));
+    TEST_ASSERT_EQUAL_INT64(first, jobs[0].id);
+}
+
 void test_a_delayed_job_of_a_group_comes_to_its_gate_when_it_is_due(void)
 {
     put(a, "g");
