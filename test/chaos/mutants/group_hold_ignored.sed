@@ -4,4 +4,4 @@
 # faults: -
 # pace: 4
 # seconds: 60
-s/r.held_until > now_is IS TRUE OR/false OR/
+s/r.held_until IS NOT NULL OR/false OR/
