@@ -304,7 +304,8 @@ MATRIX_15 := bookworm ./run test
 MATRIX_16 := trixie sh -c 'apt-get -qq update && apt-get -qq -y --no-install-recommends install npm && PG_BINDIR=$$(test/support/other_pg.sh 16) ./run test'
 MATRIX_17 := trixie ./run test
 MATRIX_18 := forky ./run test
-check-matrix: $(VERSIONS:%=check-matrix-%)
+check-matrix:
+	$(MAKE) -k $(VERSIONS:%=check-matrix-%)
 check-matrix-%:
 	test/support/debian.sh $(MATRIX_$*)
 

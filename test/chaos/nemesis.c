@@ -200,17 +200,16 @@ static void begin_upkeep(enum class class)
 {
     /* First what an attempt left that was cut off. Without CONCURRENTLY, all calls would wait
      * behind it for open transactions. */
-    static const char *const vacuum[] = {"VACUUM pgwork.live_job"},
-                             *const reindex[] = {
-                                 "DROP INDEX CONCURRENTLY IF EXISTS " INDEX "_ccnew",
-                                 "DROP INDEX CONCURRENTLY IF EXISTS " INDEX "_ccold",
-                                 "REINDEX INDEX CONCURRENTLY " INDEX};
-    const char *const *sql = class == C_vacuum ? vacuum : reindex;
+    static const char *const vacuum[] = {"VACUUM pgwork.live_job", NULL};
+    static const char *const reindex[] = {"DROP INDEX CONCURRENTLY IF EXISTS " INDEX "_ccnew",
+                                          "DROP INDEX CONCURRENTLY IF EXISTS " INDEX "_ccold",
+                                          "REINDEX INDEX CONCURRENTLY " INDEX, NULL};
     const char *argv[16] = {
         "psql", "-qXAtv", "ON_ERROR_STOP=1", "-d", dsn, "-c", "SET statement_timeout = '20s'"};
-    for (int i = 0, at = 7; i < (class == C_vacuum ? 1 : 3); i++) {
+    int at = 7;
+    for (const char *const *sql = class == C_vacuum ? vacuum : reindex; *sql; sql++) {
         argv[at++] = "-c";
-        argv[at++] = sql[i];
+        argv[at++] = *sql;
     }
     if (upkeep) return;
     upkeep = launch("upkeep", argv, NULL);

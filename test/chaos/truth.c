@@ -286,9 +286,8 @@ static int answer(PGconn *c, uint64_t lsn)
 /* -- whose clock says what -- */
 
 enum { SETTINGS = 4096, NEAR = 300000 };
-static struct { /* since then, and by then at the latest, the server's clock is so far ahead of ours
-                 */
-    int64_t since, by, ahead;
+static struct { /* the server's clock is so far ahead of ours: since when, at the latest by when */
+    int64_t ahead, since, by;
 } settings[SETTINGS];
 static int set; /* how often */
 
@@ -405,8 +404,7 @@ int main(int argc, char **argv)
     snprintf(folder, sizeof(folder), "%s/hist", argv[2]);
     snprintf(dsn, sizeof(dsn),
              "%s replication=database application_name=truth options='-c TimeZone=UTC'", argv[3]);
-    /* A server that stops answers nobody until we have read everything: so we do not wait for it.
-     */
+    /* A server that stops answers nobody until we have read everything: do not wait for it. */
     snprintf(clock_dsn, sizeof(clock_dsn), "%s application_name=truth connect_timeout=2", argv[3]);
     hist_open(folder, "truth", atoi(argv[1]));
     hist_proc = 0;

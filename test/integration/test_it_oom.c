@@ -216,7 +216,7 @@ typedef struct effect {
     pgw_status st;
     bool failed; /* an allocation */
     bool changed;
-    char is[33]; /* the world, but for numbers and upkeep */
+    char is[33]; /* the digest without numbers and upkeep */
 } effect;
 
 /* As in a new handle: what a handle keeps between calls is gone, or does not count. */
@@ -334,9 +334,7 @@ void test_each_verb_runs_out_of_memory_and_reports_the_truth(void)
     sweep_all(verbs, VERBS);
 }
 
-/* ---- what is about another handle, or none, or cannot meet the faults of test_it_verb_faults.c
- * ----
- */
+/* ---- another handle, or none; or the faults of test_it_verb_faults.c do not apply ---- */
 
 EACH(migration, pgw_migration)
 EACH(finding, pgw_finding)
