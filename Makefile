@@ -288,7 +288,8 @@ check-surroundings: chaos-programs cli
 check-models:
 	test/models/run.sh
 
-# Hours: what ./run test leaves out, and all bounds. A part of the tests under the sanitizers: TESTS=..., as above.
+# Hours: what ./run test leaves out, and all bounds, with every tool. A part of the tests under the sanitizers: TESTS=..., as above.
+check-full: ALL_TOOLS = 1
 check-full: lint lint-analyzer check-abi check-fuzz check-models chaos-check chaos chaos-mutants check-surroundings check-asan check-ubsan check-tsan check-valgrind check-wire check-oom
 # Every message of every verb, and every allocation: the ordinary tests use some.
 check-wire: ceedling
@@ -334,6 +335,8 @@ fuzz: $(G)/stamp
 
 # -- checks without running anything ---------------------------------------------------------------
 
+# A tool that is not installed is left out, except where all are asked for: make lint ALL_TOOLS=1
+absent = echo "$(1): not here, left out"; test -z '$(ALL_TOOLS)'
 lint: lint-layers lint-circles lint-banned lint-budget lint-length lint-rules lint-mutants lint-words check-header check-examples lint-tidy lint-cppcheck lint-shell
 
 lint-layers:
@@ -360,12 +363,12 @@ lint-tidy: $(G)/stamp
 	@if command -v clang-tidy >/dev/null; then \
 	  for f in $(SRC); do clang-tidy --quiet $$f -- -std=c11 -D_POSIX_C_SOURCE=200809L -Iinc -Isrc \
 	    -I$(G) $(PQ_CFLAGS) || exit; done; \
-	else echo "clang-tidy: not here, left out"; fi
+	else $(call absent,clang-tidy); fi
 lint-cppcheck: $(G)/stamp
 	@if command -v cppcheck >/dev/null; then \
 	  cppcheck -q --std=c11 --enable=warning,portability --inline-suppr --error-exitcode=1 \
 	    --suppress=missingInclude --suppress=normalCheckLevelMaxBranches -Iinc -Isrc -I$(G) src; \
-	else echo "cppcheck: not here, left out"; fi
+	else $(call absent,cppcheck); fi
 # gcc's analyzer (gcc 12); only what it finds in our own code
 lint-analyzer: $(G)/stamp
 	@found=$$(for f in $(SRC); do $(CC) -std=c11 -D_POSIX_C_SOURCE=200809L -Iinc -Isrc -I$(G) $(PQ_CFLAGS) -pthread \
@@ -381,7 +384,7 @@ lint-shell:
 	@if command -v shellcheck >/dev/null; then \
 	  shellcheck -x -S warning run .ci/run test/support/*.sh test/lint/*.sh test/chaos/*.sh test/models/*.sh examples/demo/*.sh && \
 	  shellcheck -x -P SCRIPTDIR -s sh -S warning -e SC2046 bench/*.sh bench/ask/*.sh test/cli/*.sh test/surroundings/*.sh; \
-	else echo "shellcheck: not here, left out"; fi
+	else $(call absent,shellcheck); fi
 
 # each public header stands alone, in C and in C++; what may grow in it; kinds of constants
 check-header:
@@ -389,7 +392,7 @@ check-header:
 	@set -e; for h in $(HEADERS); do \
 	  $(CC) -std=c11 -Wall -Wextra -Wpedantic -Werror -Iinc -fsyntax-only -x c $$h; \
 	  if command -v $(CXX) >/dev/null; then $(CXX) -std=c++11 -Wall -Wextra -Wpedantic -Werror -Iinc -fsyntax-only -x c++ $$h; \
-	  else echo "$(CXX): not here, left out"; fi; done
+	  else $(call absent,$(CXX)); fi; done
 	@if command -v $(CXX) >/dev/null; then \
 	  $(CXX) -std=c++17 -Wall -Wextra -Wpedantic -Werror -Iinc -fsyntax-only -x c++ inc/pgwork.hpp; fi
 	@sh test/lint/enums.sh $(CC) -std=c11 -Iinc

@@ -5,7 +5,7 @@
 # CHAOS_BIN (the programs; build/chaos); CHAOS_CALM_S: how long there are small faults only before the large ones (36: longer than 30 s);
 # CHAOS_ROLES, CHAOS_FAULTS: only these; CHAOS_MUTANT: what spoils the SQL; CHAOS_DRAIN_S: how long the jobs have in
 # the end; CHAOS_LATE_MS: how long producers stay open; CHAOS_PACE_MS: between two calls of a
-# producer; CHAOS_OPEN: of so many claims that stay open one does so for long.
+# producer; CHAOS_OPEN: of so many claims that stay open one does so for long; CHAOS_COMMIT_FAILS: see below.
 set -eu
 top=$(cd "$(dirname "$0")/../.." && pwd)
 cd "$top"
@@ -100,7 +100,15 @@ INSERT INTO counter SELECT generate_series(0, 7);
 CREATE TABLE leased (id int PRIMARY KEY, n int NOT NULL DEFAULT 0, locked_by text, expires_at timestamptz, token uuid);
 INSERT INTO leased SELECT generate_series(1, 3); -- few: so that expired leases are taken
 GRANT SELECT, UPDATE ON counter, leased TO chaos_worker;
+CREATE FUNCTION commit_fails() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'chaos: this commit fails'; END $$;
 S
+failing=${CHAOS_COMMIT_FAILS:-0.0001} # of the rows that a transaction changes, so many make its commit fail
+case ${CHAOS_FAULTS:-commit_fails} in
+*commit_fails*)
+    sql -c "CREATE CONSTRAINT TRIGGER commit_fails AFTER INSERT OR UPDATE OR DELETE ON pgwork.live_job DEFERRABLE
+        INITIALLY DEFERRED FOR EACH ROW WHEN (random() < $failing) EXECUTE FUNCTION commit_fails()"
+    ;;
+esac
 if [ -n "${CHAOS_MUTANT:-}" ]; then # a script for sed that spoils functions (mutants.sh)
     for f in $(sed -n 's/^# function: //p' "$CHAOS_MUTANT"); do
         sql -c "SELECT pg_get_functiondef(oid) || ';' FROM pg_proc WHERE proname = '$f' AND pronamespace = 'pgwork'::regnamespace" >"$dir/function"

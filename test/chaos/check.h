@@ -41,6 +41,7 @@
     XX(reaped, "a job of an expired lease was not requeued in time")                                      \
     XX(due, "a delayed job was late")                                                              \
     XX(waited, "a lock was waited for too long")                                                   \
+    XX(overdue, "a call took longer than its deadline")                                            \
     XX(limit, "more jobs of a group, or of a queue, are admitted than its limit")                  \
     XX(order, "a job was admitted before another that stood in front of it at its gate")           \
     XX(shut, "a job was admitted though its group is held, or stopped by a dead letter")           \
@@ -62,6 +63,8 @@ enum rule {
 #define SOON    10000000 /* within which a reaper has done what is due */
 #define WAITED \
     15000000 /* for a lock that others hold for moments; those who wait give up after 20 s */
+#define DEADLINE \
+    35000000 /* of a call: 20 s, after 5 s to connect; and for 8 s somebody may have stopped it */
 #define PERMITS           3 /* of the semaphore */
 #define QUEUES            13
 #define DROPPED           5 /* the queue that is dropped now and then: what comes meanwhile may be lost */

@@ -133,6 +133,13 @@ static void check_reaped(check *c)
     }
 }
 
+/* Does it last as long as a transaction, or a pause, on purpose? */
+static bool stays_open(const event *i)
+{
+    return (i->op == OP_enq && i->a[6]) || (i->op == OP_clm && i->a[3]) || i->op == OP_pau ||
+           i->op == OP_win;
+}
+
 void check_live(check *c)
 {
     live *l = calloc(1, sizeof(*l));
@@ -156,6 +163,8 @@ void check_live(check *c)
         if (e->phase == 'o' && e->op == OP_lck && (k->status == S_LOCKED || k->status == S_OK) &&
             e->t - k->i->t > WAITED && !disturbed(c, k->i->t, e->t))
             broken(c, R_waited, 0, k->i, NULL);
+        if (e->phase == 'o' && e->t - k->i->t > DEADLINE && !stays_open(k->i))
+            broken(c, R_overdue, 0, k->i, NULL);
     }
     check_reaped(c);
     for (int q = 0; q < QUEUES; q++)

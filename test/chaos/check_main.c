@@ -31,16 +31,14 @@ static bool excused(int argc, char **argv, const char *name)
     return false;
 }
 
-/* A rule that was never put to the test is not proven. */
+/* A rule that was never put to the test is not proven: each operation has to be there. */
 static int unproven(const history *h)
 {
-    static const enum op needed[] = {OP_enq, OP_got, OP_lea, OP_don, OP_snk, OP_lck, OP_sem,
-                                     OP_inc, OP_rgt, OP_tfi, OP_gon, OP_dea, OP_tak};
     int64_t seen[OP_COUNT] = {0};
     int missing = 0;
     for (size_t i = 0; i < h->n; i++) seen[h->e[i].op]++;
-    for (size_t i = 0; i < sizeof(needed) / sizeof(needed[0]); i++)
-        if (seen[needed[i]] == 0) missing++, printf("never seen: %s\n", op_names[needed[i]]);
+    for (int op = 0; op < OP_COUNT; op++)
+        if (seen[op] == 0 && op != OP_two) missing++, printf("never seen: %s\n", op_names[op]);
     printf("%" PRId64 " jobs, %" PRId64 " leases, %" PRId64 " claims, %" PRId64 " completions, "
            "%" PRId64 " effects, %" PRId64 " locks, %" PRId64 " permits, %" PRId64 " ticks\n",
            seen[OP_new], seen[OP_lea], seen[OP_clm] / 2, seen[OP_don] / 2, seen[OP_snk],

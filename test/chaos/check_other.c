@@ -204,11 +204,15 @@ static int by_value(const void *x, const void *y)
 }
 
 /* Of a schedule's slots, a second apart, none is missing between the first and the last. */
-static void check_slots(check *c, int64_t *slots, size_t n)
+static void check_slots(check *c, int64_t schedule, int64_t *slots, size_t n)
 {
     qsort(slots, n, sizeof(int64_t), by_value);
     for (size_t i = 1; i < n; i++)
-        if (slots[i] > slots[i - 1] + 1) broken(c, R_tick, 0, NULL, NULL);
+        if (slots[i] > slots[i - 1] + 1) { /* shown as if it were there */
+            const event missing = {
+                .op = OP_tic, .phase = 'e', .a = {schedule, (slots[i - 1] + 1) * 1000000}};
+            broken(c, R_tick, 0, &missing, NULL);
+        }
 }
 
 /* One job a second (a doubled one is a doubled job), and of a node's schedule one finish a slot. */
@@ -222,13 +226,13 @@ static void check_ticks(check *c)
         const job *j = c->jobs.slots[i].value;
         if (j && j->made < 0) slots[n++] = -j->made;
     }
-    check_slots(c, slots, n);
+    check_slots(c, -1, slots, n);
     for (int64_t schedule = 0; schedule < 2; schedule++) {
         n = 0;
         for (size_t i = 0; i < c->h->n && n <= c->jobs.used; i++)
             if (c->h->e[i].op == OP_tic && c->h->e[i].a[0] == schedule)
                 slots[n++] = c->h->e[i].a[1] / 1000000;
-        if (n <= c->jobs.used) check_slots(c, slots, n);
+        if (n <= c->jobs.used) check_slots(c, schedule, slots, n);
     }
     free(slots);
     for (size_t i = 0; i < c->called; i++) {

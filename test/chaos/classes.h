@@ -39,6 +39,7 @@
     XX(group_unblock, "a group unblocked that a dead letter had stopped")                          \
     XX(rate_change, "a rate changed")                                                              \
     XX(take_rollback, "a take from a rate, and its transaction rolled back")                       \
+    XX(commit_fails, "a statement that succeeds, and fails at its commit")                         \
     XX(vacuum, "VACUUM") XX(reindex, "REINDEX CONCURRENTLY") XX(compact, "compact()")
 /* clang-format on */
 

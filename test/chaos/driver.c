@@ -248,7 +248,7 @@ static void stop_role(const char *role)
 static void end_all(void)
 {
     stop_role(NULL);
-    for (int i = 0; i < 100; i++) {
+    for (int i = 0; i < 350; i++) { /* longer than a call may take */
         int left = 0;
         reap_children();
         for (int k = 0; k < process_count; k++) left += processes[k].pid != 0;
@@ -258,7 +258,7 @@ static void end_all(void)
     for (int k = 0; k < process_count; k++)
         if (processes[k].pid) {
             fprintf(stderr, "chaos: %s does not end on SIGTERM\n", processes[k].role);
-            kill(processes[k].pid, SIGKILL);
+            exit(2);
         }
 }
 
@@ -354,6 +354,18 @@ static void unblock(void)
     for (int q = 6; q < 13; q++) hist(calls[q], 'o', OP_unb, S_OK);
 }
 
+/* The server says so in its log. */
+static void count_failed_commits(void)
+{
+    char path[400], line[1000];
+    snprintf(path, sizeof(path), "%s/log", env("CHAOS_SERVER"));
+    FILE *f = fopen(path, "r");
+    if (!f) return;
+    while (fgets(line, sizeof(line), f))
+        if (strstr(line, "ERROR:  chaos: this commit fails")) fired(C_commit_fails);
+    fclose(f);
+}
+
 static void finish(void)
 {
     nemesis_calm();
@@ -381,6 +393,7 @@ static void finish(void)
     }
     hist(0, 'e', OP_fin, 0);
     end_all();
+    count_failed_commits();
     for (int i = 0; i < 8; i++) {
         char sql[100];
         snprintf(sql, sizeof(sql), "SELECT n FROM counter WHERE id = %d", i);

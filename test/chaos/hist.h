@@ -20,7 +20,7 @@
 
 /* clang-format off */
 #define OPS(XX) /* name, arguments */                                                            \
-    XX(enq) /* i: queue first count key delay_ms op; o: status                                */ \
+    XX(enq) /* i: queue first count key delay_ms op open (until its transaction ends); o: status */ \
     XX(clm) /* i: queue max lease_ms mode (1: rolls back, 2: stays open); o: status count     */ \
     XX(got) /* e: queue job number nonce attempt made lease_ms                                */ \
     XX(don) XX(fai) XX(ded) XX(rel) XX(snz) /* i: queue job number nonce, delay_ms of fai and \

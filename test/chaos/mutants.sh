@@ -1,6 +1,6 @@
 #!/bin/sh
 # mutants.sh [NAME...]: does the harness find what it is for? Each script in mutants/ spoils one thing: a function in the
-# database ("# function:"), or a file of the library ("# file:"), which is then built beside this tree. A short run with a
+# database ("# function:"), or files of the library ("# file:"), which is then built beside this tree. A short run with a
 # few roles and faults has to be INVALID. Prints a line for each mutant; fails if one survives.
 # CHAOS_SECONDS (15): how long each runs before the jobs may come to their end.
 set -u
@@ -13,22 +13,24 @@ trap 'rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM HUP
 said() { sed -n "s/^# $1: //p" "$mutant"; }
 
-# The library and the roles with one file spoiled
+# The library and the roles with these files spoiled
 build() {
     rm -rf "$work/tree"
     mkdir -p "$work/tree"
     cp -a Makefile inc src migrations examples test build "$work/tree/" 2>/dev/null
     rm -rf "$work/tree/build/chaos" "$work/tree/build/ceedling"
-    sed -f "$mutant" "$1" >"$work/spoiled"
-    if cmp -s "$1" "$work/spoiled"; then echo "the mutant does not fit $1 any more"; return 1; fi
-    cat "$work/spoiled" >"$work/tree/$1"
+    for spoiled in $1; do
+        sed -f "$mutant" "$spoiled" >"$work/spoiled"
+        if cmp -s "$spoiled" "$work/spoiled"; then echo "the mutant does not fit $spoiled any more"; return 1; fi
+        cat "$work/spoiled" >"$work/tree/$spoiled"
+    done
     make -s -C "$work/tree" chaos-programs
 }
 
 # run ROLES FAULTS [PACE [SECONDS]]: few jobs, so that all of them come to their end soon
 run() {
     CHAOS_ROLES=$1 CHAOS_FAULTS=$2 CHAOS_DRAIN_S=40 CHAOS_LATE_MS=3000 CHAOS_PACE_MS=${3:-150} CHAOS_OPEN=2 \
-        CHAOS_EXCUSED=any \
+        CHAOS_CALM_S=3 CHAOS_COMMIT_FAILS=0.01 CHAOS_EXCUSED=any \
         sh "$here/chaos.sh" "${4:-${CHAOS_SECONDS:-15}}" 1
 }
 

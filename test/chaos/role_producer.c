@@ -15,7 +15,7 @@ enum { PATIENT_ADDS = 30 };
 typedef struct adds {
     int queue, first, n, key;
     int64_t delay_ms, call;
-    bool op;
+    bool op, open;
 } adds;
 
 static adds plan(int queue, int n)
@@ -28,7 +28,7 @@ static adds plan(int queue, int n)
 static void begin(adds *a)
 {
     a->call = hist_call();
-    hist(a->call, 'i', OP_enq, a->queue, a->first, a->n, a->key, a->delay_ms, a->op);
+    hist(a->call, 'i', OP_enq, a->queue, a->first, a->n, a->key, a->delay_ms, a->op, a->open);
 }
 
 static pgw_status send(const adds *a)
@@ -74,6 +74,7 @@ static bool together(int n, bool keep, int64_t pause_ms, int64_t open_ms)
     int64_t st = outcome(pgw_txn_begin(h));
     for (; st == S_OK && begun < n; begun++) {
         a[begun] = plan(draw(4), pause_ms ? 1 : 1 + draw(30));
+        a[begun].open = true;
         begin(&a[begun]);
         st = outcome(send(&a[begun]));
         nap_ms(pause_ms);

@@ -48,7 +48,7 @@ int64_t sql_enqueue(const char *sql, int queue, int first, int n, int64_t *call)
 {
     PGresult *res = NULL;
     *call = hist_call();
-    hist(*call, 'i', OP_enq, queue, first, n, 0, 0, 0);
+    hist(*call, 'i', OP_enq, queue, first, n, 0, 0, 0, 1);
     const int64_t st = sql_ask(sql, &res);
     if (res) PQclear(res);
     return st;

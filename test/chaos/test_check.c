@@ -483,6 +483,13 @@ static bool wait_long(void)
 {
     return answered_late(S_OK);
 }
+static bool answer_after_deadline(void)
+{
+    event *o = pick('o', OP_don, ok);
+    if (!o) return false;
+    o->t += DEADLINE;
+    return true;
+}
 static bool claim_waits(void)
 {
     event *o = pick('o', OP_clm, NULL), *i = o ? call_of(o) : NULL;
@@ -851,6 +858,7 @@ static const struct {
     {"a delayed job is early", promote_early, R_early},
     {"a lock is waited for in vain", wait_for_nothing, R_waited},
     {"a lock comes too late", wait_long, R_waited},
+    {"a call outlives its deadline", answer_after_deadline, R_overdue},
     {"a leased job moves by itself", move_by_itself, R_moved},
     {"two hold a row", row_twice, R_holders},
     {"one more of a group than its limit", one_of_group_more, R_limit},

@@ -158,7 +158,7 @@ static void make_the_world(void)
     static bool made;
 
     if (made) {
-        ASSERT_ST(PGW_OK, describe_table(direct, "r", &there.t), direct);
+        ASSERT_ST(PGW_OK, it_open_table(direct, "r", &there.t), direct);
         return;
     }
     made = true;

@@ -102,4 +102,26 @@ static inline pgw_ref it_claim_one(pgw *h, const char *queue)
     return ref;
 }
 
+/* A table of the caller with leases and a version, empty */
+static inline void it_create_table(const char *name)
+{
+    char sql[300];
+
+    snprintf(sql, sizeof(sql),
+             "DROP TABLE IF EXISTS %s; CREATE TABLE %s (id text PRIMARY KEY, a int DEFAULT 0, "
+             "v int NOT NULL DEFAULT 0, locked_by text, expires_at timestamptz, token uuid)",
+             name, name);
+    pgtemp_exec(sql);
+}
+
+static inline pgw_status it_open_table(pgw *by, const char *name, pgw_table **t)
+{
+    static const char *const key[] = {"id"};
+    pgw_table_spec s = PGW_TABLE_SPEC_INIT;
+
+    s.table = name, s.key = key, s.key_count = 1, s.version = "v";
+    s.locked_by = "locked_by", s.expires_at = "expires_at", s.token = "token";
+    return pgw_table_open(by, &s, t);
+}
+
 #endif

@@ -50,28 +50,14 @@ static struct verbs_on {
     pgw_table *t;
 } it = {{1, {33, 2}, PGW_EUNKNOWN}, 1, 1, {33, 2}, {33, 2}, {my_row, {33, 2}, PGW_EUNKNOWN}, NULL};
 
-/* The caller's table, by any handle. */
-static pgw_status describe_table(pgw *by, const char *name, pgw_table **t)
-{
-    static const char *const key[] = {"id"};
-    pgw_table_spec s = PGW_TABLE_SPEC_INIT;
-
-    s.table = name, s.key = key, s.key_count = 1, s.version = "v";
-    s.locked_by = "locked_by", s.expires_at = "expires_at", s.token = "token";
-    return pgw_table_open(by, &s, t);
-}
-
 static inline void make_table(pgw *by, const char *name, pgw_table **t)
 {
-    char sql[300];
+    char sql[100];
 
-    snprintf(sql, sizeof(sql),
-             "DROP TABLE IF EXISTS %s; CREATE TABLE %s (id text PRIMARY KEY, a int DEFAULT 0, "
-             "v int NOT NULL DEFAULT 0, locked_by text, expires_at timestamptz, token uuid);"
-             "INSERT INTO %s VALUES ('free'), ('mine')",
-             name, name, name);
+    it_create_table(name);
+    snprintf(sql, sizeof(sql), "INSERT INTO %s VALUES ('free'), ('mine')", name);
     pgtemp_exec(sql);
-    ASSERT_ST(PGW_OK, describe_table(by, name, t), by);
+    ASSERT_ST(PGW_OK, it_open_table(by, name, t), by);
 }
 
 #define VERB(verb) static pgw_status call_##verb(const char *name)
@@ -527,7 +513,7 @@ VERB(step)
 VERB(table_open)
 {
     pgw_table *t;
-    pgw_status st = describe_table(h, "r", &t);
+    pgw_status st = it_open_table(h, "r", &t);
     return (void)name, pgw_table_free(t), st;
 }
 VERB(table_init)

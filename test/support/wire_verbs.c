@@ -408,16 +408,10 @@ const int verbs_count = sizeof(verbs) / sizeof(verbs[0]);
 
 void verbs_open(void)
 {
-    const char *key[] = {"id"};
-    pgw_table_spec s = PGW_TABLE_SPEC_INIT;
-
     pgtemp_migrate();
     direct = it_open_bare();
-    pgtemp_exec("DROP TABLE IF EXISTS r; CREATE TABLE r (id text PRIMARY KEY, a int DEFAULT 0, "
-                "v int NOT NULL DEFAULT 0, locked_by text, expires_at timestamptz, token uuid)");
-    s.table = "r", s.key = key, s.key_count = 1, s.version = "v";
-    s.locked_by = "locked_by", s.expires_at = "expires_at", s.token = "token";
-    ASSERT_ST(PGW_OK, pgw_table_open(direct, &s, &rows_table), direct);
+    it_create_table("r");
+    ASSERT_ST(PGW_OK, it_open_table(direct, "r", &rows_table), direct);
 }
 
 static void end_case(void)
