@@ -256,6 +256,11 @@ cover: ceedling
 	  --csv build/gcov/cover.csv --html-details build/gcov/cover.html
 	@awk -F, 'NR > 1 && ($$4 < 0.9 || $$5 > 0 && $$7 < 0.8) \
 	  { printf "%s: lines %.0f %%, branches %.0f %%\n", $$1, 100 * $$4, 100 * $$7 }' build/gcov/cover.csv
+# The command line tests with sanitized programs. Left out are those that build a tree of their own, and 36_oom: its library must be loaded first.
+CLI_TESTS ?= $(filter-out %/18_servers.sh %/20_install.sh %/36_oom.sh,$(wildcard test/cli/*.sh))
+check-cli-asan: all
+	$(MAKE) B=build/by-asan CC='$(CC) -fsanitize=address,undefined -fno-sanitize-recover=undefined' all
+	PGW_BUILD=$$PWD/build/by-asan PATH="$$PWD/build/by-asan:$$PATH" PGW_TEST_STRICT=1 $(WITH_PG) ./run cli $(CLI_TESTS)
 check-valgrind: ceedling
 	$(CEEDLING) test:build_only
 	PGW_TEST_STRICT=1 $(WITH_PG) sh -ec 'for t in $(foreach t,$(patsubst test:%,%,$(TESTS:test:all=test:*)),build/ceedling/test/out/$t/*.out); do \
@@ -290,7 +295,7 @@ check-models:
 
 # Hours: what ./run test leaves out, and all bounds, with every tool. A part of the tests under the sanitizers: TESTS=..., as above.
 check-full: ALL_TOOLS = 1
-check-full: lint lint-analyzer check-abi check-fuzz check-models chaos-check chaos chaos-mutants check-surroundings check-asan check-ubsan check-tsan check-valgrind check-wire check-oom
+check-full: lint lint-analyzer check-abi check-fuzz check-models chaos-check chaos chaos-mutants check-surroundings check-cli-asan check-asan check-ubsan check-tsan check-valgrind check-wire check-oom
 # Every message of every verb, and every allocation: the ordinary tests use some.
 check-wire: ceedling
 	PGW_WIRE_ALL=1 $(MAKE) check-it TESTS=test:test_it_wire

@@ -293,7 +293,7 @@ is 'claim --in-order: the first queue that has jobs' "$(pgwork claim nothing few
 
 pgwork queue create stopped
 seq 40 | pgwork -q enqueue stopped >/dev/null
-"$top/build/examples/worker" stopped >/dev/null 2>"$tmp/err" &
+"$build/examples/worker" stopped >/dev/null 2>"$tmp/err" &
 p=$! jobs_of_ours=$!
 until_true 20 count_is "SELECT least(count(*), 1) FROM pgwork.job WHERE queue = 'stopped' AND state = 'leased'" 1
 kill -TERM $p

@@ -255,16 +255,16 @@ refused 'sem drop while some are held' 1 'are held' pgwork sem drop s
 code 'sem drop --force' 0 pgwork sem drop s --force
 code 'no semaphores' 1 pgwork sem list
 
-code 'example: mailer' 0 "$top/build/examples/mailer" 10 5
+code 'example: mailer' 0 "$build/examples/mailer" 10 5
 yes 'each mailing once' grep -q '^10 mailings sent 10 times by 5 processes' "$tmp/out"
-code 'example: mailer, without a server' 1 env PGWORK_DSN="host=$tmp" "$top/build/examples/mailer" 1 1
+code 'example: mailer, without a server' 1 env PGWORK_DSN="host=$tmp" "$build/examples/mailer" 1 1
 yes 'says so' test -s "$tmp/err"
 sql "CREATE TABLE fork (number int PRIMARY KEY, used int NOT NULL DEFAULT 0, version bigint NOT NULL DEFAULT 0);
      INSERT INTO fork SELECT generate_series(0, 4)" >/dev/null
-code 'example: philosophers' 0 "$top/build/examples/philosophers" 4
+code 'example: philosophers' 0 "$build/examples/philosophers" 4
 yes 'all had their meals' grep -q '^5 philosophers had 4 meals each' "$tmp/out"
 is 'each fork was used by both neighbours' "$(sql 'SELECT min(used), max(used) FROM fork')" '8|8'
 sql 'DELETE FROM fork WHERE number = 2' >/dev/null
-code 'example: philosophers, a fork short' 1 "$top/build/examples/philosophers" 1
+code 'example: philosophers, a fork short' 1 "$build/examples/philosophers" 1
 is 'each philosopher reports a missing fork' "$(grep -c '^philosopher [12]: a fork is missing$' "$tmp/err") $(grep -c '^3 philosophers' "$tmp/out")" '2 1'
 exit 0

@@ -1,7 +1,7 @@
 # The example farm: a node is killed in the middle of a tick, and another one takes over.
 . "$(dirname "$0")/tap"
 pgwork -q migrate
-farm=$top/build/examples/farm
+farm=$build/examples/farm
 yes 'farm is built' test -x "$farm"
 code 'how to call it' 2 "$farm" one
 yes 'is said' grep -q '^farm \[NODES\]' "$tmp/err"

@@ -1,6 +1,6 @@
 # The example review: each article has one reviewer, and a killed reviewer's articles are free again.
 . "$(dirname "$0")/tap"
-review=$top/build/examples/review
+review=$build/examples/review
 sql 'CREATE TABLE article (journal text, number int, title text, grade int, PRIMARY KEY (journal, number))' >/dev/null
 sql "INSERT INTO article (journal, number, title) SELECT 'j' || i % 7, i, 'On ' || i FROM generate_series(1, 300) i" >/dev/null
 

@@ -1,6 +1,6 @@
 # The example counter: 64 processes, an exact sum; and again while their sessions are ended.
 . "$(dirname "$0")/tap"
-counter=$top/build/examples/counter
+counter=$build/examples/counter
 pgwork -q migrate
 sql "CREATE TABLE counter (name text PRIMARY KEY, n bigint NOT NULL, version bigint NOT NULL DEFAULT 0); INSERT INTO counter VALUES ('visits', 0)" >/dev/null
 

@@ -1,6 +1,6 @@
 # The example settle: the writes of a job and its completion are one transaction, so sums are exact whoever dies.
 . "$(dirname "$0")/tap"
-settle=$top/build/examples/settle
+settle=$build/examples/settle
 pgwork -q migrate
 pgwork -q queue create payments --lease 1s --backoff 0s --max-attempts 1000
 sql 'CREATE TABLE account (name text PRIMARY KEY, balance bigint NOT NULL)' >/dev/null

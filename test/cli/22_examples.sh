@@ -1,6 +1,6 @@
 # The examples poll_loop, enqueue_in_tx, tenants and traced.
 . "$(dirname "$0")/tap"
-poll_loop=$top/build/examples/poll_loop in_tx=$top/build/examples/enqueue_in_tx tenants=$top/build/examples/tenants traced=$top/build/examples/traced
+poll_loop=$build/examples/poll_loop in_tx=$build/examples/enqueue_in_tx tenants=$build/examples/tenants traced=$build/examples/traced
 
 code 'poll_loop: without the schema of pgwork it says so' 1 "$poll_loop"
 yes 'poll_loop: without the schema of pgwork it names the schema' grep -q '^PGW_ESCHEMA: ' "$tmp/err"
