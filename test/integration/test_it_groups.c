@@ -624,7 +624,7 @@ void test_the_last_of_100000_groups_gets_its_turn_with_the_next_claim(void)
               " pgwork.enqueue_many('q', array_fill('1'::jsonb, '{4000}'), grps => ARRAY(SELECT"
               " 'g' || b * 2000 + i / 2 FROM generate_series(0, 3999) i))");
     for (long long n = 0; n < GROUPS - LAST; n += got) {
-        got = (int)kit_number(a, "SELECT count(*) FROM pgwork.claim('{q}', %d, 'h')",
+        got = (int)kit_number(a, "SELECT count(*) FROM pgwork.claim('{q}', %d, 'h', 3600000)",
                               n + 5000 < GROUPS - LAST ? 5000 : (int)(GROUPS - LAST - n));
         TEST_ASSERT_GREATER_THAN_INT(0, got);
     }

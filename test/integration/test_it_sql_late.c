@@ -130,6 +130,17 @@ static int drain(void)
     return late;
 }
 
+/* All come, so many late ones among them. A tick whose time is up, on a busy machine, leaves some
+ * to the next. */
+static void drain_late(int late)
+{
+    const long long end = kit_ms() + 30000;
+    int got = drain();
+
+    for (; got < late && kit_ms() < end; got += drain()) ticks(1);
+    TEST_ASSERT_EQUAL_INT(late, got);
+}
+
 /* So many positions are drawn, and jobs behind them come and go: the marks follow. */
 static void go_on(int positions)
 {
@@ -237,7 +248,7 @@ void test_late_jobs_among_and_before_what_was_claimed_are_claimed(void)
     ticks(1);
     kit_do(b, "COMMIT");
     ticks(2);
-    TEST_ASSERT_EQUAL_INT(13, drain());
+    drain_late(13);
 }
 
 static long long number_after(const char *text, const char *what)
@@ -317,7 +328,7 @@ void test_late_jobs_of_all_priorities_are_claimed(void)
     go_on(1000);
     kit_do(c, "COMMIT");
     ticks(2);
-    TEST_ASSERT_EQUAL_INT(10, drain());
+    drain_late(10);
 }
 
 void test_a_prepared_transaction_is_late_too(void)
@@ -402,13 +413,25 @@ void test_a_transaction_with_a_snapshot_of_its_own_is_late_too(void)
 
 /* -- claims that are rolled back --------------------------------------------------------------- */
 
+static int claim_some_late(PGconn *conn, int n)
+{
+    return (int)kit_number(
+        conn, "SELECT count(*) FILTER (WHERE kind = 'late') FROM pgwork.claim('{q}', %d, 'x')", n);
+}
+
 static void claim_late(PGconn *conn, int n)
 {
-    TEST_ASSERT_EQUAL_INT64(
-        n,
-        kit_number(conn,
-                   "SELECT count(*) FILTER (WHERE kind = 'late') FROM pgwork.claim('{q}', %d, 'x')",
-                   n));
+    TEST_ASSERT_EQUAL_INT(n, claim_some_late(conn, n));
+}
+
+/* They were late: after a tick, or some. */
+static void claim_late_soon(PGconn *conn, int n)
+{
+    const long long end = kit_ms() + 30000;
+    int got;
+
+    while ((got = claim_some_late(conn, n)) == 0 && kit_ms() < end) ticks(1);
+    TEST_ASSERT_EQUAL_INT(n, got);
 }
 
 void test_a_claim_that_is_rolled_back_late_loses_nothing(void)
@@ -455,9 +478,9 @@ void test_a_claim_that_cuts_a_late_load_and_is_rolled_back_loses_nothing(void)
     kit_do(c, "COMMIT");
     ticks(1);
     kit_do(c, "BEGIN");
-    claim_late(c, 7);
+    claim_late_soon(c, 7);
     ticks(3);
-    claim_late(c, 150);
+    claim_late_soon(c, 150);
     ticks(3);
     kit_do(c, "ROLLBACK");
     chase(500);
@@ -603,7 +626,7 @@ void test_a_cut_row_does_not_end_where_the_mark_was(void)
     ticks(2);
     kit_do(b, "COMMIT");
     ticks(2);
-    TEST_ASSERT_EQUAL_INT(49, drain());
+    drain_late(49);
 }
 
 /* -- what the reaper needs --------------------------------------------------------------------- */
@@ -733,7 +756,7 @@ void test_jobs_are_claimed_after_the_sequence_of_positions_went_back(void)
     kit_do(a, "SELECT setval('pgwork.position', %lld)", last - 4000);
     put_late(a, 2);
     ticks(3);
-    TEST_ASSERT_EQUAL_INT(2, drain());
+    drain_late(2);
     ticks(3);
     put_late_many(a, 200);
     ticks(3);
@@ -759,7 +782,7 @@ void test_a_search_for_late_commits_that_begins_again_continues_at_rest(void)
     ticks(1);
     kit_do(c, "COMMIT");
     ticks(5);
-    TEST_ASSERT_EQUAL_INT(1, drain());
+    drain_late(1);
 }
 
 void test_low_water_marks_can_be_switched_off_and_on(void)
@@ -793,7 +816,7 @@ void test_a_job_below_the_mark_is_claimed_without_low_water_marks(void)
            low);
     kit_do(a, "SELECT pgwork.setting('low_water_marks', 'off')");
     ticks(1);
-    TEST_ASSERT_EQUAL_INT(1, drain());
+    drain_late(1);
 }
 
 void test_without_a_reaper_late_jobs_are_claimed(void)
@@ -804,7 +827,7 @@ void test_without_a_reaper_late_jobs_are_claimed(void)
     fill(100);
     TEST_ASSERT_EQUAL_INT(0, drain());
     kit_do(c, "COMMIT");
-    TEST_ASSERT_EQUAL_INT(303, drain());
+    drain_late(303);
 }
 
 /* -- at random --------------------------------------------------------------------------------- */
