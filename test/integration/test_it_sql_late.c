@@ -649,7 +649,9 @@ void test_a_dead_holder_of_a_late_job_is_reaped(void)
     ticks(1);
     kit_do(c, "COMMIT");
     ticks(1);
-    TEST_ASSERT_EQUAL_INT64(2, kit_number(b, "SELECT count(*) FROM pgwork.claim('{q}', 10, 'x')"));
+    const long long end = kit_ms() + 30000;
+    for (int got = 0; got < 2 && kit_ms() < end; ticks(1))
+        got += (int)kit_number(b, "SELECT count(*) FROM pgwork.claim('{q}', 10, 'x')");
     TEST_ASSERT_EQUAL_STRING("0 2 0 0 0", kit_places(a, "q"));
     kit_expire(a, "q");
     TEST_ASSERT_EQUAL_INT64(2, kit_number(a, "SELECT returned FROM pgwork.reap('q')"));
