@@ -726,15 +726,16 @@ void test_jobs_of_a_queue_that_a_tick_had_no_time_for_are_claimed(void)
     for (int i = 0; i < 12; i++) {
         kit_do(a, "SELECT count(pgwork.enqueue('many ' || i)) FROM generate_series(1, %d) i",
                QUEUES);
-        kit_do(b, "SELECT count(x.id) FROM pgwork.queue q, pgwork.claim(ARRAY[q.name], 2, 'x') x");
+        kit_do(b, "SELECT count(x.id) FROM pgwork.queue q, pgwork.claim(ARRAY[q.name], 2, 'x', "
+                  "3600000) x");
         ticks(2);
     }
     kit_do(c, "COMMIT");
     for (long long end = kit_ms() + 60000; got < QUEUES && kit_ms() < end;) { /* 20 ms a tick */
         ticks(3);
-        got += kit_number(
-            b, "SELECT count(x.id) FROM pgwork.queue q, pgwork.claim(ARRAY[q.name], 100, 'x') x"
-               " WHERE x.kind = 'late'");
+        got += kit_number(b, "SELECT count(x.id) FROM pgwork.queue q, pgwork.claim(ARRAY[q.name], "
+                             "100, 'x', 3600000) x"
+                             " WHERE x.kind = 'late'");
     }
     TEST_ASSERT_EQUAL_INT64(QUEUES, got);
 }
