@@ -139,7 +139,9 @@ static bool auth_known(req *r, const char *authorization)
         auth_base64(&basic, both.at);
         buf_puts(&bearer, "Bearer ");
         buf_puts(&bearer, token);
-        if (auth_same(authorization, basic.at) | auth_same(authorization, bearer.at)) {
+        const bool is_basic = auth_same(authorization, basic.at);
+        const bool is_bearer = auth_same(authorization, bearer.at); /* it always takes as long */
+        if (is_basic || is_bearer) {
             snprintf(r->user, sizeof r->user, "%s", name);
             known = true;
         }

@@ -48,27 +48,27 @@ enum metric {
 };
 
 static const struct {
-    const char *name, *help;
-    const char *type; /* NULL: gauge */
+    const char *name, *help, *type;
 } described[METRICS] = {
-    [UP] = {"up", "1 if the metrics could be read, else 0."},
-    [JOBS] = {"queue_jobs", "Jobs by state, counted up to --at-most."},
+    [UP] = {"up", "1 if the metrics could be read, else 0.", "gauge"},
+    [JOBS] = {"queue_jobs", "Jobs by state, counted up to --at-most.", "gauge"},
     [OLDEST] = {"queue_oldest_seconds",
-                "How long the oldest ready job has waited; 0 if none is ready."},
-    [PAUSED] = {"queue_paused", "1 if claims are stopped."},
-    [HELD] = {"queue_held", "1 if claims are stopped until a time."},
-    [DRAINING] = {"queue_draining", "1 if enqueues are stopped."},
-    [PERMITS] = {"semaphore_permits", "Number of permits."},
-    [TAKEN] = {"semaphore_taken", "Number of permits that are held."},
-    [WAITING] = {"semaphore_waiting", "Number of waiting sessions."},
+                "How long the oldest ready job has waited; 0 if none is ready.", "gauge"},
+    [PAUSED] = {"queue_paused", "1 if claims are stopped.", "gauge"},
+    [HELD] = {"queue_held", "1 if claims are stopped until a time.", "gauge"},
+    [DRAINING] = {"queue_draining", "1 if enqueues are stopped.", "gauge"},
+    [PERMITS] = {"semaphore_permits", "Number of permits.", "gauge"},
+    [TAKEN] = {"semaphore_taken", "Number of permits that are held.", "gauge"},
+    [WAITING] = {"semaphore_waiting", "Number of waiting sessions.", "gauge"},
     [CRON_NEXT] = {"schedule_next_timestamp_seconds",
-                   "Time of the next tick; it is late if in the past."},
-    [CRON_LAST] = {"schedule_last_timestamp_seconds", "Time of the last tick."},
-    [CRON_PAUSED] = {"schedule_paused", "1 if the schedule is paused."},
-    [CRON_FAILING] = {"schedule_failing", "1 if the schedule cannot run, or a tick was given up."},
-    [GRADE] = {"doctor_grade", "Grade of a check of the doctor: 0 good, 1 note, 2 bad."},
-    [WORKERS] = {"workers", "Workers that have reported within 30 s."},
-    [RUNNING] = {"jobs_running", "Jobs that are with their handlers."},
+                   "Time of the next tick; it is late if in the past.", "gauge"},
+    [CRON_LAST] = {"schedule_last_timestamp_seconds", "Time of the last tick.", "gauge"},
+    [CRON_PAUSED] = {"schedule_paused", "1 if the schedule is paused.", "gauge"},
+    [CRON_FAILING] = {"schedule_failing", "1 if the schedule cannot run, or a tick was given up.",
+                      "gauge"},
+    [GRADE] = {"doctor_grade", "Grade of a check of the doctor: 0 good, 1 note, 2 bad.", "gauge"},
+    [WORKERS] = {"workers", "Workers that have reported within 30 s.", "gauge"},
+    [RUNNING] = {"jobs_running", "Jobs that are with their handlers.", "gauge"},
     [CLAIMED] = {"jobs_claimed_total", "Jobs that workers have claimed.", "counter"},
     [DONE] = {"jobs_done_total", "Jobs that are done.", "counter"},
     [FAILED] = {"jobs_failed_total", "Attempts that failed and are followed by another.",
@@ -79,14 +79,16 @@ static const struct {
     [WAIT] = {"job_wait_seconds",
               "From the enqueue to the handler, of jobs that were ready at once.", "histogram"},
     [RUN] = {"job_run_seconds", "How long handlers took.", "histogram"},
-    [EXPIRED] = {"queue_expired_leases", "Jobs whose lease ended, and nobody took them back."},
-    [DUE] = {"queue_overdue_jobs", "Delayed jobs whose time came, and that are not ready."},
-    [HORIZON] = {"horizon_age_seconds", "The oldest transaction that holds vacuum back."},
+    [EXPIRED] = {"queue_expired_leases", "Jobs whose lease ended, and nobody took them back.",
+                 "gauge"},
+    [DUE] = {"queue_overdue_jobs", "Delayed jobs whose time came, and that are not ready.",
+             "gauge"},
+    [HORIZON] = {"horizon_age_seconds", "The oldest transaction that holds vacuum back.", "gauge"},
     [HORIZON_XIDS] = {"horizon_age_transactions",
-                      "The same in transactions; slots and standbys too."},
-    [REAPER] = {"reaper_age_seconds", "Since the last round of the reapers."},
-    [REAPERS] = {"reapers", "Reapers that were seen within 30 s."},
-    [STUCK] = {"stuck_jobs", "Jobs that no reaper can move."},
+                      "The same in transactions; slots and standbys too.", "gauge"},
+    [REAPER] = {"reaper_age_seconds", "Since the last round of the reapers.", "gauge"},
+    [REAPERS] = {"reapers", "Reapers that were seen within 30 s.", "gauge"},
+    [STUCK] = {"stuck_jobs", "Jobs that no reaper can move.", "gauge"},
 };
 
 typedef struct grade {
@@ -301,7 +303,7 @@ void metrics_end(metrics *m, buf *t)
         buf_puts(t, "\n# TYPE pgwork_");
         buf_puts(t, described[i].name);
         buf_puts(t, " ");
-        buf_puts(t, described[i].type ? described[i].type : "gauge");
+        buf_puts(t, described[i].type);
         buf_puts(t, "\n");
         buf_add(t, m->samples[i].at, m->samples[i].size);
     }
