@@ -180,10 +180,11 @@ static void add(const char *role, int n)
                *pool = getenv("CHAOS_POOL");
     const char *user = user_of(role);
     static const char *const sessions[] = {"lock", "sql", "group", "rated", "taker", NULL};
-    const bool needs_session = is_one(role, sessions);
+    static const char *const nearby[] = {"operator", "patient", NULL}; /* not cut by the proxy */
+    const bool needs_session = is_one(role, sessions), is_near = is_one(role, nearby);
     for (int i = 0; i < n && process_count < 64; i++) {
         process *p = &processes[process_count++];
-        const int way = strcmp(role, "operator") == 0 ? 0 : i % 4;
+        const int way = is_near ? 0 : i % 4;
         p->role = role;
         p->wanted = true;
         if (way == 1)
