@@ -50,7 +50,8 @@ static void ls_progress(listing *l, const pgw_job *job)
     while (n < size && n < LS_PROGRESS) {
         n += text_utf8_char((const unsigned char *)progress + n, size - n);
     }
-    char *shown = cli_copy(progress ? progress : "", n + 4);
+    char *shown = cli_alloc(n + 4);
+    if (n > 0) memcpy(shown, progress, n);
     if (n < size) strcpy(shown + n, "...");
     table_text(&l->rows, shown);
     free(shown);

@@ -163,7 +163,8 @@ void check_live(check *c)
         if (e->phase == 'o' && e->op == OP_lck && (k->status == S_LOCKED || k->status == S_OK) &&
             e->t - k->i->t > WAITED && !disturbed(c, k->i->t, e->t))
             broken(c, R_waited, 0, k->i, NULL);
-        if (e->phase == 'o' && e->t - k->i->t > DEADLINE && !stays_open(k->i))
+        const int64_t waits = e->op == OP_lck ? k->i->a[2] * 1000 : 0;
+        if (e->phase == 'o' && e->t - k->i->t > DEADLINE + waits && !stays_open(k->i))
             broken(c, R_overdue, 0, k->i, NULL);
     }
     check_reaped(c);

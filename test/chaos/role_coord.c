@@ -28,6 +28,7 @@ static void lock_session(const char *name, int64_t lock, bool shared)
     pgw_set_timeout(h, timeout_ms + 20000);
     pgw_status st = pgw_lock_acquire(h, name, LOCK_AS(lock_mode(shared), timeout_ms), &l);
     hist(call, 'o', OP_lck, outcome(st), st == PGW_OK ? pgw_lock_fence(l) : 0);
+    pgw_set_timeout(h, 20000);
     if (st != PGW_OK) return;
     effect(LOCK_OBJECT(lock), (uint64_t)pgw_lock_fence(l), 0);
     nap_ms(draw(40));

@@ -3,13 +3,14 @@
 # PostgreSQL and client tools of its release: bookworm 15, trixie 17, forky 18.
 #   test/support/debian.sh forky ./run test
 # Needs root and mmdebstrap. The root is kept as build/debian/SUITE.tar, and unpacked anew for each command. What the
-# command needs, it installs: HTTPS certificates are those of this machine.
+# command needs, it installs: HTTPS certificates are those of this machine. If it fails, its logs, and the history of an
+# invalid chaos run, are in build/debian/SUITE.failed.
 set -eu
-[ $# -gt 1 ] || { sed -n '2,6s/^# //p' "$0" >&2; exit 2; }
+[ $# -gt 1 ] || { sed -n '2,7s/^# //p' "$0" >&2; exit 2; }
 suite=$1
 shift
 top=$(cd "$(dirname "$0")/../.." && pwd)
-tar=$top/build/debian/$suite.tar
+tar=$top/build/debian/$suite.tar failed=$top/build/debian/$suite.failed
 [ "$(id -u)" = 0 ] || { echo "debian: needs root" >&2; exit 2; }
 command -v mmdebstrap >/dev/null || { echo "debian: please install mmdebstrap" >&2; exit 2; }
 if [ ! -s "$tar" ]; then
@@ -21,6 +22,11 @@ fi
 
 root=$(mktemp -d)
 clean() {
+    if [ "${code:-0}" != 0 ]; then # for those who look for the reason
+        rm -rf "$failed"
+        mkdir "$failed"
+        cp -r "$root/root/pgwork/build/log" "$root/root/pgwork/build/chaos/last" "$failed/" 2>/dev/null || :
+    fi
     for p in /proc/[0-9]*; do # what still runs there
         case $(readlink "$p/root") in "$root"*) kill -9 "${p#/proc/}" 2>/dev/null || : ;; esac
     done
