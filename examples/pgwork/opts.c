@@ -248,7 +248,7 @@ static char **opts_dashes(char **words)
     return *words ? words : NULL;
 }
 
-int opts_parse(cli *c, args *a, const usage *use, const opt *opts, int argc, char **argv)
+static int opts_read(cli *c, args *a, const usage *use, const opt *opts, int argc, char **argv)
 {
     opt global[OPTS_GLOBAL];
     opts_global(c, global);
@@ -292,6 +292,17 @@ int opts_parse(cli *c, args *a, const usage *use, const opt *opts, int argc, cha
         return opts_refuse(c, NULL, "no command: expected ", "-- COMMAND [ARG...]");
     }
     return OPTS_GO;
+}
+
+int opts_parse(cli *c, args *a, const usage *use, const opt *opts, int argc, char **argv)
+{
+    const int code = opts_read(c, a, use, opts, argc, argv);
+    for (const opt *o = opts; code != OPTS_GO && o && o->name; o++) {
+        if (!o->words) continue;
+        free(o->words->at);
+        *o->words = (wordlist){0};
+    }
+    return code;
 }
 
 /* The edit distance of two short words. */

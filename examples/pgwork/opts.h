@@ -46,7 +46,8 @@ typedef struct args {
 #define OPTS_GO (-1)
 
 /** Options may stand anywhere before "--". A word after "--" is an argument, even if it begins with
- * a dash; a command then needs a second "--". @p opts ends with a row whose name is NULL. */
+ * a dash; a command then needs a second "--". @p opts ends with a row whose name is NULL. Unless it
+ * returns OPTS_GO, it leaves no word lists to free. */
 int opts_parse(cli *c, args *a, const usage *use, const opt *opts, int argc, char **argv);
 /** Refuses a command that selects no jobs, because an empty list of ids must not mean all jobs.
  * @p said: jobs were selected. @p ways: how to select them, for the error. */
