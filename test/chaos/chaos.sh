@@ -100,13 +100,16 @@ INSERT INTO counter SELECT generate_series(0, 7);
 CREATE TABLE leased (id int PRIMARY KEY, n int NOT NULL DEFAULT 0, locked_by text, expires_at timestamptz, token uuid);
 INSERT INTO leased SELECT generate_series(1, 3); -- few: so that expired leases are taken
 GRANT SELECT, UPDATE ON counter, leased TO chaos_worker;
-CREATE FUNCTION commit_fails() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'chaos: this commit fails'; END $$;
+CREATE FUNCTION commit_fails() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN RAISE 'chaos: this commit fails' USING ERRCODE = 'serialization_failure'; END $$;
 S
-failing=${CHAOS_COMMIT_FAILS:-0.0001} # of the rows that a transaction changes, so many make its commit fail
+# One transaction in so many fails, however many rows it changes: one of thousands of rows has to come through as often.
+failing=${CHAOS_COMMIT_FAILS:-5000}
 case ${CHAOS_FAULTS:-commit_fails} in
 *commit_fails*)
     sql -c "CREATE CONSTRAINT TRIGGER commit_fails AFTER INSERT OR UPDATE OR DELETE ON pgwork.live_job DEFERRABLE
-        INITIALLY DEFERRED FOR EACH ROW WHEN (random() < $failing) EXECUTE FUNCTION commit_fails()"
+        INITIALLY DEFERRED FOR EACH ROW WHEN (hashint8(pg_current_xact_id()::text::bigint) % $failing = 0)
+        EXECUTE FUNCTION commit_fails()"
     ;;
 esac
 if [ -n "${CHAOS_MUTANT:-}" ]; then # a script for sed that spoils functions (mutants.sh)

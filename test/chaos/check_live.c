@@ -121,12 +121,13 @@ static void check_reaped(check *c)
         const lease *l = c->leases.slots[i].value;
         if (!l) continue;
         const int64_t end = l->end ? l->end->t : last;
-        if (end - l->until > SOON + SLACK && !l->accepted &&
-            !disturbed(c, l->until - 60000000, end)) {
+        /* A claim that stayed open was committed later, perhaps after the lease. */
+        const int64_t since = l->from->t > l->until ? l->from->t : l->until;
+        if (end - since > SOON + SLACK && !l->accepted && !disturbed(c, l->until - 60000000, end)) {
             bool mine = false; /* a late call is accepted as long as no reaper was there */
             for (int op = OP_don; op <= OP_snz; op++) mine |= l->maybe[op];
             if (!mine) broken(c, R_reaped, l->job, l->from, l->end);
-        } else if (l->accepted && l->broken->t - l->until > SOON + SLACK &&
+        } else if (l->accepted && l->broken->t - since > SOON + SLACK &&
                    !disturbed(c, l->until - 60000000, end)) {
             broken(c, R_reaped, l->job, l->from, l->end);
         }

@@ -30,7 +30,7 @@ build() {
 # run ROLES FAULTS [PACE [SECONDS]]: few jobs, so that all of them come to their end soon
 run() {
     CHAOS_ROLES=$1 CHAOS_FAULTS=$2 CHAOS_DRAIN_S=40 CHAOS_LATE_MS=3000 CHAOS_PACE_MS=${3:-150} CHAOS_OPEN=2 \
-        CHAOS_CALM_S=3 CHAOS_COMMIT_FAILS=0.01 CHAOS_EXCUSED=any \
+        CHAOS_CALM_S=3 CHAOS_COMMIT_FAILS=50 CHAOS_EXCUSED=any \
         sh "$here/chaos.sh" "${4:-${CHAOS_SECONDS:-15}}" 1
 }
 
