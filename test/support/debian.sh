@@ -45,6 +45,7 @@ mount --bind /dev "$root/dev"
 mount -t proc proc "$root/proc"
 mount -t tmpfs tmpfs "$root/dev/shm"
 mkdir "$root/root/pgwork"
+chmod a+x "$root/root" # the server of another version is in the tree
 git -C "$top" archive HEAD | tar -x -C "$root/root/pgwork"
 code=0
 env -i HOME=/root PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 \
