@@ -246,7 +246,7 @@ check-it: ceedling
 # The first race ends a test: later reports may be its effects. Options in TSAN_OPTIONS win.
 check-asan check-ubsan check-tsan: check-%: ceedling
 	rm -rf build/$*/test/results
-	UBSAN_OPTIONS=print_stacktrace=1 TSAN_OPTIONS="halt_on_error=1 $$TSAN_OPTIONS" PGW_TEST_STRICT=1 $(WITH_PG) $(CEEDLING) $(TESTS) --mixin=$*
+	ASAN_OPTIONS="detect_stack_use_after_return=1 $$ASAN_OPTIONS" UBSAN_OPTIONS=print_stacktrace=1 TSAN_OPTIONS="halt_on_error=1 $$TSAN_OPTIONS" PGW_TEST_STRICT=1 $(WITH_PG) $(CEEDLING) $(TESTS) --mixin=$*
 # Lines and branches of src/ that unit and integration tests reach, and the files below 90 % of lines or 80 % of branches; each line is in
 # build/gcov/cover.html. Needs gcovr.
 cover: ceedling
@@ -260,7 +260,7 @@ cover: ceedling
 CLI_TESTS ?= $(filter-out %/18_servers.sh %/20_install.sh %/36_oom.sh,$(wildcard test/cli/*.sh))
 check-cli-asan: all
 	$(MAKE) B=build/by-asan CC='$(CC) -fsanitize=address,undefined -fno-sanitize-recover=undefined' all
-	PGW_BUILD=$$PWD/build/by-asan PATH="$$PWD/build/by-asan:$$PATH" PGW_TEST_STRICT=1 $(WITH_PG) ./run cli $(CLI_TESTS)
+	ASAN_OPTIONS="detect_stack_use_after_return=1 $$ASAN_OPTIONS" PGW_BUILD=$$PWD/build/by-asan PATH="$$PWD/build/by-asan:$$PATH" PGW_TEST_STRICT=1 $(WITH_PG) ./run cli $(CLI_TESTS)
 check-valgrind: ceedling
 	$(CEEDLING) test:build_only
 	PGW_TEST_STRICT=1 $(WITH_PG) sh -ec 'for t in $(foreach t,$(patsubst test:%,%,$(TESTS:test:all=test:*)),build/ceedling/test/out/$t/*.out); do \

@@ -16,9 +16,11 @@
 static const char *const queues[] = {"poll_loop"};
 static int over;
 
-/* Outputs are filled when the answer arrives, so they must outlive the call. */
+/* Outputs are filled when the answer arrives, so they must outlive the call. So must refs: each
+ * gets its outcome. */
 static int64_t id;
 static pgw_batch *batch;
+static pgw_ref own;
 
 /* Jobs of others, such as an earlier run that was killed: held until our job is claimed. */
 static pgw_ref others[OTHERS_MAX];
@@ -82,8 +84,9 @@ static void on_claim(pgw *h, pgw_status st, void *arg)
     pgw_batch_free(batch);
     printf("claimed %lld\n", (long long)ref.id);
     if (ref.id == id) {
+        own = ref;
         pgw_async(h, on_complete, NULL);
-        started(h, pgw_complete(h, queues[0], &ref, 1, NULL));
+        started(h, pgw_complete(h, queues[0], &own, 1, NULL));
         return;
     }
     others[others_count++] = ref;
