@@ -307,7 +307,7 @@ check-oom: ceedling cli
 # has it. None has 16: its server comes from npm, with the client tools of 17. Needs root, mmdebstrap and 20 minutes each.
 VERSIONS ?= 15 16 17 18
 MATRIX_15 := bookworm ./run test
-MATRIX_16 := trixie sh -c 'apt-get -qq update && apt-get -qq -y --no-install-recommends install npm && PG_BINDIR=$$(test/support/other_pg.sh 16) ./run test'
+MATRIX_16 := trixie sh -c 'apt-get -qq update && apt-get -qq -y --no-install-recommends install npm postgresql-client && PG_BINDIR=$$(test/support/other_pg.sh 16) ./run test'
 MATRIX_17 := trixie ./run test
 MATRIX_18 := forky ./run test
 check-matrix:
