@@ -31,7 +31,7 @@
 
 typedef struct stream {
     char *bytes; /* of a message that is not complete */
-    size_t kept;
+    size_t kept, room;
     bool silent;
 } stream;
 
@@ -219,12 +219,18 @@ static bool pass(wire *w, line *l, bool of_client, char *message, size_t size)
 static void forward(wire *w, line *l, bool of_client)
 {
     stream *s = of_client ? &l->from_client : &l->from_server;
-    char *grown = realloc(s->bytes, s->kept + FIRST_OF_PIECE);
     ssize_t got;
     size_t at = 0;
 
-    if (!grown) return;
-    s->bytes = grown;
+    if (s->room - s->kept <
+        FIRST_OF_PIECE) { /* twice as much: a message of 16 MB comes in 256 pieces */
+        const size_t room = 2 * (s->kept + FIRST_OF_PIECE);
+        char *grown = realloc(s->bytes, room);
+
+        if (!grown) return;
+        s->bytes = grown;
+        s->room = room;
+    }
     got = recv(of_client ? l->client : l->server, s->bytes + s->kept, FIRST_OF_PIECE, 0);
     if (got <= 0) {
         hang_up(l);
@@ -239,7 +245,7 @@ static void forward(wire *w, line *l, bool of_client)
         at += size;
     }
     s->kept -= at;
-    memmove(s->bytes, s->bytes + at, s->kept);
+    if (at > 0) memmove(s->bytes, s->bytes + at, s->kept);
 }
 
 static void welcome(wire *w)
