@@ -220,7 +220,7 @@ static void claim(int mode)
         }
         PQclear(res);
         hist(call, 'o', OP_clm, st == S_OK && n == 0 ? S_EMPTY : st, (int64_t)n);
-        if (st != S_OK && (mode != 1 || draw(3))) j.n = 0; /* else: with tokens that were undone */
+        if (st != S_OK && mode != 1) j.n = 0; /* else: with tokens that were undone */
     } else {
         if (mode) sql_run("ROLLBACK"), st = S_NOT;
         hist(call, 'o', OP_clm, st, 0);

@@ -3,4 +3,5 @@
 # roles: worker sql reaper rated
 # faults: -
 # pace: 150
+# seconds: 40
 s/IF q.rated THEN/IF false THEN/

@@ -3,4 +3,5 @@
 # roles: worker sql reaper group keeper
 # faults: -
 # pace: 4
+# seconds: 40
 /INSERT INTO pgwork.gate_event/,/GROUP BY/s/FROM a GROUP BY/FROM a WHERE false GROUP BY/
