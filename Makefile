@@ -261,6 +261,10 @@ CLI_TESTS ?= $(filter-out %/18_servers.sh %/20_install.sh %/36_oom.sh,$(wildcard
 check-cli-asan: all
 	$(MAKE) B=build/by-asan CC='$(CC) -fsanitize=address,undefined -fno-sanitize-recover=undefined' all
 	ASAN_OPTIONS="detect_stack_use_after_return=1 $$ASAN_OPTIONS" PGW_BUILD=$$PWD/build/by-asan PATH="$$PWD/build/by-asan:$$PATH" PGW_TEST_STRICT=1 $(WITH_PG) ./run cli $(CLI_TESTS)
+# Unit, integration and command line tests AGAIN times in a row, each with a server of its own, beside two busy loops
+AGAIN ?= 20
+check-again: all ceedling
+	PATH="$$PWD/build:$$PATH" PGW_TEST_STRICT=1 test/support/again.sh $(AGAIN) $(WITH_PG) ./run tests
 check-valgrind: ceedling
 	$(CEEDLING) test:build_only
 	PGW_TEST_STRICT=1 $(WITH_PG) sh -ec 'for t in $(foreach t,$(patsubst test:%,%,$(TESTS:test:all=test:*)),build/ceedling/test/out/$t/*.out); do \
@@ -491,7 +495,7 @@ help:
 	@echo 'build:  all lib shared static cli examples gen-sql clean'
 	@echo 'test:   check check-it check-asan check-ubsan check-tsan check-valgrind check-models check-abi check-fuzz cover fuzz chaos chaos-mutants chaos-long check-surroundings'
 	@echo '        chaos-long: OPERATIONS=10000000 FIRINGS=1000 PARALLEL=1 STATE=FILE'
-	@echo '        check-full: all of them but cover, fuzz, chaos-long, and lint; check-matrix: ./run test on each of VERSIONS="$(VERSIONS)"'
+	@echo '        check-again: AGAIN=$(AGAIN) times in a row; check-full: all but cover, fuzz, chaos-long, check-again, and lint; check-matrix: ./run test on each of VERSIONS="$(VERSIONS)"'
 	@echo '        a part of check-it, -asan, -ubsan, -tsan, -valgrind: TESTS="test:test_queue test:test_it_queue"'
 	@echo 'lint:   lint (lint-layers lint-circles lint-banned lint-length lint-rules lint-mutants lint-words check-header check-examples lint-tidy lint-cppcheck lint-shell)'
 	@echo '        lint-analyzer: gcc -fanalyzer; lint-budget: how large the engine and its explanation may be'
@@ -499,7 +503,7 @@ help:
 	@echo 'ship:   install uninstall dist reference      (PREFIX=$(PREFIX) DESTDIR=$(DESTDIR))'
 	@echo 'all in one, on a bare machine: ./run test'
 
-.PHONY: .FORCE check-surroundings all reference lib shared static cli ui examples bench bench-programs chaos chaos-check chaos-long chaos-mutants chaos-programs gen gen-sql ceedling check check-it check-asan check-ubsan \
+.PHONY: .FORCE check-again check-surroundings all reference lib shared static cli ui examples bench bench-programs chaos chaos-check chaos-long chaos-mutants chaos-programs gen gen-sql ceedling check check-it check-asan check-ubsan \
   check-tsan check-valgrind check-models check-wire check-oom check-full check-matrix check-fuzz cover fuzz lint lint-layers lint-circles lint-banned lint-budget lint-length lint-rules lint-mutants lint-words lint-analyzer lint-tidy lint-cppcheck \
   lint-shell check-header check-examples check-abi format format-check install uninstall dist clean help
 .DELETE_ON_ERROR:
