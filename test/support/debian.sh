@@ -1,22 +1,26 @@
 #!/bin/sh
 # debian.sh SUITE COMMAND...: run COMMAND on HEAD of this tree in a bare root of that Debian, which has the compiler,
-# PostgreSQL and client tools of its release: bookworm 15, trixie 17, forky 18.
+# PostgreSQL and client tools of its release: bookworm 15, trixie 17, forky 18; and Ubuntu's noble has 16, if the keys of
+# its archive are here (package ubuntu-keyring).
 #   test/support/debian.sh forky ./run test
 # Needs root and mmdebstrap. The root is kept as build/debian/SUITE.tar, and unpacked anew for each command. What the
 # command needs, it installs: HTTPS certificates are those of this machine. If it fails, its logs, and the history of an
 # invalid chaos run, are in build/debian/SUITE.failed.
 set -eu
-[ $# -gt 1 ] || { sed -n '2,7s/^# //p' "$0" >&2; exit 2; }
+[ $# -gt 1 ] || { sed -n '2,8s/^# //p' "$0" >&2; exit 2; }
 suite=$1
 shift
 top=$(cd "$(dirname "$0")/../.." && pwd)
 tar=$top/build/debian/$suite.tar failed=$top/build/debian/$suite.failed
 [ "$(id -u)" = 0 ] || { echo "debian: needs root" >&2; exit 2; }
 command -v mmdebstrap >/dev/null || { echo "debian: please install mmdebstrap" >&2; exit 2; }
+components='' mirror=''
+if [ "$suite" = noble ]; then components=--components=main,universe mirror=http://archive.ubuntu.com/ubuntu; fi
 if [ ! -s "$tar" ]; then
     mkdir -p "$top/build/debian"
     # a mirror that stands still is good enough
-    mmdebstrap --quiet --variant=apt --aptopt='Acquire::Check-Valid-Until "false"' "$suite" "$tar.new.tar" >&2
+    # shellcheck disable=SC2086  # each is one word, or none
+    mmdebstrap --quiet --variant=apt --aptopt='Acquire::Check-Valid-Until "false"' $components "$suite" "$tar.new.tar" $mirror >&2
     mv "$tar.new.tar" "$tar"
 fi
 
@@ -45,7 +49,6 @@ mount --bind /dev "$root/dev"
 mount -t proc proc "$root/proc"
 mount -t tmpfs tmpfs "$root/dev/shm"
 mkdir "$root/root/pgwork"
-chmod a+x "$root/root" # the server of another version is in the tree
 git -C "$top" archive HEAD | tar -x -C "$root/root/pgwork"
 code=0
 env -i HOME=/root PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 \
