@@ -137,8 +137,8 @@ void role_keeper(void)
         case 3: change_limit(GROUPED + draw(4)); break;
         case 4: unblock(9, draw(GROUPS)); break;
         case 5:
-        case 6:
-        case 7: unblock(8, stopped_group(8)); break;
+        case 6: unblock(8, stopped_group(8)); break;
+        case 7:
         case 8:
             call = admin_begin(OP_red, 8, 0);
             st = pgw_redrive(h, "q8", NULL, &n);

@@ -5,6 +5,8 @@
 . "$(dirname "$0")/tap"
 cc -shared -fPIC -o "$tmp/oom.so" "$top/test/cli/oom.c" 2>"$tmp/err" || { fail 'the shim compiles'; exit 1; }
 pgwork -q migrate
+# PQfinish() of libpq 16 crashes if there was no memory for the list of hosts. (Seen in 16.2; 15 and 19 do not.)
+own_crash='' && case $(pkg-config --modversion libpq 2>/dev/null) in 16.*) own_crash=139 ;; esac
 points=${PGWORK_OOM:-2} turn=0 tried='' commands=0 hurt=0
 
 # One session asks everything: a psql for each question takes as long as the command that is tried.
@@ -60,6 +62,7 @@ starve() {
         if [ -n "$count" ] && [ "$prepare" != : ]; then before=$(sql "$count"); fi
         eval "timeout -k 1 60 env LD_PRELOAD=\$tmp/oom.so OOM_AT=$i $*" >"$tmp/got" 2>"$tmp/why" </dev/null || code=$?
         if [ $code != $normal ]; then failed=$((failed + 1)); fi
+        if [ $code = "$own_crash" ] && [ "$i" -le "$connected" ]; then continue; fi
         if [ $code -ge 124 ]; then wrong="$wrong $i: ended with $code;"; fi
         if [ $code != $normal ] && [ ! -s "$tmp/why" ]; then wrong="$wrong $i: $code without a word;"; fi
         if [ -n "$count" ]; then

@@ -3,5 +3,5 @@
 # roles: worker sql reaper group keeper
 # faults: -
 # pace: 4
-# seconds: 40
+# seconds: 60
 s/q.id, a.gate, -1 FROM a;/q.id, a.gate, -1 FROM a WHERE false;/
