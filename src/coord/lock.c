@@ -17,7 +17,9 @@
 /* A waiting statement holds a snapshot, and vacuum and CREATE INDEX CONCURRENTLY by the lock's
  * holder wait for it. So the statement ends, and the next one continues from its place. */
 #define LOCK_TURN_MS      500
-#define LOCK_CHECK_MS     1000 /* the first check for a deadlock after that, then each time later */
+/* The first check for a deadlock comes then, the next when a quarter more is over, and so on. Of
+ * two sessions that check at the same time, neither sees the other wait. */
+#define LOCK_CHECK_MS     1000
 #define LOCK_CHECK_MAX_MS 30000
 #define LOCK_TIMEOUT_MAX  INT64_C(31536000000) /* a year */
 
@@ -190,8 +192,8 @@ static pgw_status lock_wait(pgw *h, lock_line *line, int64_t timeout_ms)
         if (pgw__pq_stopped(h))
             return pgw__pq_fail(h, PGW_ECANCELED, "asked to stop while waiting for a lock", NULL);
         if (!check) continue;
-        if (check_ms < LOCK_CHECK_MAX_MS) check_ms *= 2;
-        check_at = pgw__deadline_in(check_ms);
+        check_at = pgw__deadline_in(check_ms / 4);
+        if (check_ms / 4 < LOCK_CHECK_MAX_MS) check_ms += check_ms / 4;
     }
 }
 

@@ -495,7 +495,7 @@ void test_a_deadlock_ends_for_one_of_the_two(void)
     if (st == PGW_OK) expect(a, PGW_OK, pgw_lock_release(l));
     expect(a, PGW_OK, pgw_lock_release(mine));
     TEST_ASSERT_EQUAL_INT(0, pthread_join(thread, &victim));
-    TEST_ASSERT_TRUE(victim != NULL ? st == PGW_OK : st == PGW_ERETRY);
+    TEST_ASSERT_EQUAL(victim != NULL ? PGW_OK : PGW_ERETRY, st);
     TEST_ASSERT_FALSE(in.bad);
     TEST_ASSERT_EQUAL_INT64(0, ask(a, session_locks));
     TEST_ASSERT_EQUAL_INT64(0, ask(b, session_locks));
