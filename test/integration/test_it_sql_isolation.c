@@ -320,7 +320,7 @@ void test_a_compaction_hides_nothing_from_an_older_snapshot(void)
     kit_refused(b, "55006", "older snapshots", "SELECT pgwork.compact()");
     TEST_ASSERT_EQUAL_INT64(1, kit_number(a, "SELECT count(*) FROM pgwork.job_list('q')"));
     kit_do(a, "ROLLBACK");
-    kit_do(b, "SELECT pgwork.compact()");
+    kit_compact(b);
     TEST_ASSERT_EQUAL_STRING("1 0 0 0 0", kit_places(a, "q"));
 }
 

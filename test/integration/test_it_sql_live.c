@@ -416,7 +416,7 @@ void test_compact_leaves_all_jobs_where_they_are(void)
     fill(500);
     TEST_ASSERT_EQUAL_INT(200, kit_claim(b, "q", 200, jobs));
     ticks(2);
-    kit_do(a, "SELECT pgwork.compact()");
+    kit_compact(a);
     TEST_ASSERT_EQUAL_STRING("300 200 0 0 0", kit_places(a, "q"));
     TEST_ASSERT_EQUAL_STRING("ok", kit_say(b, "complete", jobs, ""));
     TEST_ASSERT_EQUAL_INT(300, kit_claim(c, "q", 1000, jobs));

@@ -1,5 +1,6 @@
 #include "sqlkit.h"
 
+#include <poll.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -281,6 +282,17 @@ void kit_refused(PGconn *conn, const char *state, const char *words, const char 
         }
         words += length + (words[length] == '|');
     }
+}
+
+void kit_compact(PGconn *conn)
+{
+    const char *state = "55006";
+
+    for (int i = 0; i < 600 && strcmp(state, "55006") == 0; i++) {
+        if (i > 0) poll(NULL, 0, 50);
+        state = kit_state(conn, "SELECT pgwork.compact()");
+    }
+    TEST_ASSERT_EQUAL_STRING_MESSAGE("", state, kit_why());
 }
 
 int kit_claim(PGconn *conn, const char *queue, int n, struct took *out)

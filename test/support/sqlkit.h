@@ -45,6 +45,9 @@ void kit_send(PGconn *conn, const char *format, ...) KIT_FORMAT(2);
 void kit_blocked(PGconn *conn, PGconn *watch);
 const char *kit_answer(PGconn *conn);
 
+/* Calls compact(), again while autovacuum holds a snapshot. */
+void kit_compact(PGconn *conn);
+
 /* A job under a lease. */
 struct took {
     long long id;
