@@ -118,14 +118,14 @@ BEGIN
 END $$;
 
 -- A session remembers this about a queue for 200 ms, so that its claims skip jobs that were claimed since the last
--- tick. It is only a hint, lost with the session. [1] hash of the queue's name [2] valid until, ms [3] 1: there may
+-- tick. It is only a hint, lost with the session. [1] hash of the queue's name [2] valid until, us [3] 1: there may
 -- be quarantined jobs [4] jobs per row [5] the number of positions that 32 rows span [6] the position after which
 -- priority 0 continues; -1: all jobs have lower priorities, or some are late; -2: none is ready [7] when to check again
 CREATE FUNCTION pgwork._hint(queue text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN 'pgwork.claim_' || (hashtext(queue) & 63)::text;
 
 -- Reads the hint from the ledger. While `old` is valid, continues from it.
-CREATE FUNCTION pgwork._renew_hint(its_name text, now_ms bigint, old bigint[]) RETURNS bigint[] LANGUAGE plpgsql AS $$
+CREATE FUNCTION pgwork._renew_hint(its_name text, now_us bigint, old bigint[]) RETURNS bigint[] LANGUAGE plpgsql AS $$
 DECLARE m CONSTANT pgwork.mark := (SELECT pgwork._mark(t.id) FROM pgwork.queue t WHERE t.name = its_name); rows record;
 BEGIN
     SELECT (array_agg(j.n))[1] AS n, min(j.pos) - 1 AS start, min(j.lane) AS lane,
@@ -140,10 +140,10 @@ BEGIN
                                   ORDER BY j.pos LIMIT 32) j
              LIMIT 32) j;
     RETURN set_config(pgwork._hint(its_name),
-        ARRAY[hashtextextended(its_name, 0), coalesce(old[2], now_ms + 200), rows.quarantined::integer,
+        ARRAY[hashtextextended(its_name, 0), coalesce(old[2], now_us + 200000), rows.quarantined::integer,
               coalesce(rows.n, 1), rows.width, CASE WHEN rows.lane > 1 OR m.stops[1] < 9223372036854775807
                   OR rows.n IS NULL AND old[6] >= 0 THEN -1 ELSE coalesce(rows.start, -2) END,
-              now_ms + 10]::text, false)::bigint[];
+              now_us + 10000]::text, false)::bigint[];
 END $$;
 
 -- The hot path: few statements, each with one possible plan, and only SQL functions that are
@@ -155,7 +155,7 @@ SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmap
 SET enable_hashjoin = off SET enable_mergejoin = off SET plan_cache_mode = force_generic_plan SET jit = off AS $$
 #variable_conflict use_column
 DECLARE
-    now_is CONSTANT timestamptz := clock_timestamp(); now_ms CONSTANT bigint := date_part('epoch', now_is) * 1000;
+    now_is CONSTANT timestamptz := clock_timestamp(); now_us CONSTANT bigint := date_part('epoch', now_is) * 1000000;
     stamp CONSTANT text := overlay(gen_random_uuid()::text PLACING '' FROM 9 FOR 20);
     passed bigint := pgwork.token_number(done_tokens[1]);
     accepted bigint[];
@@ -183,14 +183,14 @@ BEGIN
     FOREACH its_name IN ARRAY CASE cardinality(queues) WHEN 1 THEN queues
                                                        ELSE pgwork._by_head(queues, in_order) END LOOP
         hint := nullif(current_setting(pgwork._hint(its_name), true), '')::bigint[];
-        IF (hint[1] = hashtextextended(its_name, 0) AND now_ms BETWEEN hint[2] - 200 AND hint[2]) IS NOT TRUE THEN
-            hint := pgwork._renew_hint(its_name, now_ms, NULL);
+        IF (hint[1] = hashtextextended(its_name, 0) AND now_us BETWEEN hint[2] - 200000 AND hint[2]) IS NOT TRUE THEN
+            hint := pgwork._renew_hint(its_name, now_us, NULL);
             passed := NULL; -- jobs may have become ready before the claimed ones
-        ELSIF now_ms >= hint[7] AND passed & 31 IS DISTINCT FROM 1 THEN
-            hint := pgwork._renew_hint(its_name, now_ms, hint);
+        ELSIF now_us >= hint[7] AND passed & 31 IS DISTINCT FROM 1 THEN
+            hint := pgwork._renew_hint(its_name, now_us, hint);
         END IF;
         FOREACH part IN ARRAY
-            CASE WHEN hint[6] = -2 AND hint[7] = now_ms + 10 AND current_setting('transaction_read_only') = 'off'
+            CASE WHEN hint[6] = -2 AND hint[7] = now_us + 10000 AND current_setting('transaction_read_only') = 'off'
                  THEN (ARRAY['admitted', 'quarantined'])[:1 + hint[3]] -- it has just been found empty
                  WHEN hint[3] = 1 AND wanted = n AND random() < 0.25 THEN ARRAY['quarantined', 'front', 'admitted']
                  WHEN hint[6] >= 0 THEN ARRAY['near', 'front', 'admitted', 'quarantined']
