@@ -411,6 +411,20 @@ void test_an_older_snapshot_sees_all_its_jobs_after_upkeep(void)
     kit_do(c, "COMMIT");
 }
 
+/* Not even within the same millisecond. */
+void test_a_job_that_was_committed_after_an_empty_claim_is_claimed(void)
+{
+    kit_do(
+        a,
+        "CREATE PROCEDURE pg_temp.miss(INOUT missed int) LANGUAGE plpgsql AS $$ DECLARE c record; "
+        "BEGIN FOR i IN 1 .. 1000 LOOP PERFORM FROM pgwork.claim('{q}', 1, 'x'); PERFORM "
+        "pgwork.enqueue('q'); COMMIT; SELECT * INTO c FROM pgwork.claim('{q}', 1, 'x'); "
+        "missed := missed + (c.id IS NULL)::int; PERFORM pgwork.queue_purge('q') WHERE c.id IS "
+        "NULL; PERFORM pgwork.complete('q', ARRAY[c.id], ARRAY[c.token]) WHERE c.id IS NOT NULL; "
+        "COMMIT; END LOOP; END $$");
+    TEST_ASSERT_EQUAL_INT64(0, kit_number(a, "CALL pg_temp.miss(0)"));
+}
+
 void test_compact_leaves_all_jobs_where_they_are(void)
 {
     fill(500);
