@@ -42,10 +42,12 @@ bool is_ours(enum class class)
 /* -- processes -----------------------------------------------------------------------------------
  */
 
+/* Not one that keeps a transaction open for 30 s, nor its session: only few would get that far, and
+ * the large faults end it anyway. "late" has long ones that are hit. */
 static void hit_process(enum class class)
 {
     process *p = &processes[draw(process_count)];
-    if (!p->pid || p->stopped) return;
+    if (!p->pid || p->stopped || strcmp(p->role, "patient") == 0) return;
     if (class == C_kill_process) {
         kill(p->pid, SIGKILL); /* noted by who buries it */
     } else {
@@ -71,10 +73,11 @@ static bool is_stopped(pid_t pid)
 
 static void hit_session(const char *how, const char *which, enum class class)
 {
-    char sql[500];
+    char sql[600];
     /* The one is chosen inside: a function is also called for rows that an OFFSET leaves out. */
     snprintf(sql, sizeof(sql),
              "WITH a AS (SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'chaos-%%' "
+             "AND application_name NOT LIKE 'chaos-patient%%' "
              "AND backend_type = 'client backend' %s) "
              "SELECT pg_%s_backend(pid) FROM (SELECT pid FROM a ORDER BY pid OFFSET %d %% "
              "greatest(1, (SELECT count(*) FROM a)) LIMIT 1) one",
@@ -196,6 +199,16 @@ static void set_clock(enum class class)
 
 #define INDEX "pgwork.live_job_place"
 
+/* Ends whoever has an open transaction or a snapshot: compact() refuses beside one that is older,
+ * and a REINDEX CONCURRENTLY waits for it. */
+void make_room(void)
+{
+    ask("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE pid <> "
+        "pg_backend_pid() AND query NOT LIKE 'REINDEX%' "
+        "AND backend_type = 'client backend' AND (backend_xmin IS NOT NULL OR backend_xid IS "
+        "NOT NULL OR state LIKE 'idle in%')");
+}
+
 static void begin_upkeep(enum class class)
 {
     /* First what an attempt left that was cut off. Without CONCURRENTLY, all calls would wait
@@ -227,11 +240,7 @@ static void compact(void)
 {
     const int64_t call = window_begin(C_compact);
     for (int i = 0; i < 6; i++) {
-        /* it refuses under an older snapshot, so those who have one go first */
-        ask("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE pid <> "
-            "pg_backend_pid() "
-            "AND backend_type = 'client backend' AND (backend_xmin IS NOT NULL OR backend_xid IS "
-            "NOT NULL OR state LIKE 'idle in%')");
+        make_room();
         if (ask("SELECT pgwork.compact()") >= 0) {
             fired(C_compact);
             break;
