@@ -5,19 +5,19 @@ state() { sql "SELECT state || ' ' || attempt FROM pgwork.job WHERE id = $id"; }
 claim() { token=$(sql "SELECT token FROM pgwork.claim('{life}', 1, 'psql', 60000)"); }
 
 sql "SELECT pgwork.queue_create('life', retention_ms => 86400000)" >/dev/null
-id=$(sql "SELECT id FROM pgwork.enqueue('life', '{\"n\": 1}', kind => 'by hand', delay_ms => 50)")
+id=$(sql "SELECT id FROM pgwork.enqueue('life', '{\"n\": 1}', kind => 'by hand', delay_ms => 3000)")
 is 'enqueued, delayed' "$(state)" 'delayed 0'
-sleep 0.1
-is 'promoted' "$(sql "SELECT promoted FROM pgwork.promote()") $(state)" '1 ready 0'
+promoted() { [ "$(sql 'SELECT promoted FROM pgwork.promote()')" = 1 ]; }
+yes 'promoted when it is due' until_true 20 promoted
+is 'promoted' "$(state)" 'ready 0'
 claim
 is 'claimed' "$(state)" 'leased 1'
 is 'extended' "$(sql "SELECT status FROM pgwork.extend('life', '{$id}', '{$token}', 120000)")" ok
 is 'a foreign token is refused' "$(sql "SELECT status FROM pgwork.complete('life', '{$id}', '{00000000-0000-0001-0000-000000000001}')")" stale
 is 'released' "$(sql "SELECT count(*) FROM pgwork.release('life', '{$id}', '{$token}')") $(state)" '0 ready 0'
 claim
-is 'snoozed' "$(sql "SELECT count(*) FROM pgwork.snooze('life', '{$id}', '{$token}', 10)") $(state)" '0 delayed 0'
-sleep 0.1
-sql "SELECT pgwork.promote()" >/dev/null
+is 'snoozed' "$(sql "SELECT count(*) FROM pgwork.snooze('life', '{$id}', '{$token}', 3000)") $(state)" '0 delayed 0'
+yes 'promoted when that is over' until_true 20 promoted
 claim
 is 'failed' "$(sql "SELECT count(*) FROM pgwork.fail('life', '{$id}', '{$token}', 'try again', 0)") $(state)" '0 ready 1'
 claim
