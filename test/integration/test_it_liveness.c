@@ -198,11 +198,13 @@ void test_an_open_unblock_of_a_dead_letter_that_is_purged_stops_no_reaper(void)
 /* Another pass does what an open one has left, after five seconds. */
 void test_an_open_pass_does_not_stop_groups_for_long(void)
 {
-    kit_do(b, "SELECT pgwork.group_hold('q', 'g', 1000)");
+    kit_do(b, "SELECT pgwork.group_hold('q', 'g', 600000)");
     const long long id = kit_number(b, "SELECT (pgwork.enqueue('q', '{}', grp => 'g')).id");
     full_pass();
     kit_do(a, "BEGIN");
     kit_do(a, "SELECT * FROM pgwork.maintain()");
+    kit_do(b, "SET statement_timeout = '20s'");
+    kit_do(b, "SELECT pgwork.group_hold('q', 'g', 1)");
     await_job("q", id);
     kit_do(a, "ROLLBACK");
 }
