@@ -31,7 +31,7 @@ static pgw_status begin(pgw **h, pgw_table **t)
     *t = NULL;
     spec.table = "counter", spec.version = "version";
     spec.key = key_columns, spec.key_count = 1;
-    for (int tries = 0; (st == PGW_OK || pgw_is_retriable(st)) && *t == NULL && tries < 10; tries++)
+    for (int tries = 0; (st == PGW_OK || pgw_is_retriable(st)) && *t == NULL && tries < 30; tries++)
         st = pgw_table_open(*h, &spec, t);
     return st;
 }

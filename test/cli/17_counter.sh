@@ -11,7 +11,7 @@ is 'it is' "$(sql "SELECT n || ' ' || version FROM counter")" '320 320'
 "$counter" 16 20 >"$tmp/shot" 2>&1 &
 counting=$! jobs_of_ours="$jobs_of_ours $counting"
 n=0 hit=0
-while [ $hit -lt 20 ] && [ $n -lt 200 ]; do
+while [ $hit -lt 20 ] && [ $n -lt 200 ]; do # fewer than the 30 tries of counter.c, if all hit one session
     n=$((n + 1))
     hit=$((hit + $(shoot)))
     kill -0 $counting 2>/dev/null || break
