@@ -43,7 +43,7 @@ bool is_heavy(enum class class); /* it disturbs everybody */
 bool is_ours(enum class class);
 void nemesis_child(pid_t pid, int status); /* a process has ended, perhaps one of its */
 void nemesis_tick(void);                   /* ends what has its time: what is stopped, held */
-void make_room(void);
-void nemesis_calm(void); /* ends everything */
+void make_room(void);                      /* ends whoever has a transaction open */
+void nemesis_calm(void);                   /* ends everything */
 
 #endif

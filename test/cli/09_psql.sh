@@ -3,11 +3,11 @@
 pgwork -q migrate
 state() { sql "SELECT state || ' ' || attempt FROM pgwork.job WHERE id = $id"; }
 claim() { token=$(sql "SELECT token FROM pgwork.claim('{life}', 1, 'psql', 60000)"); }
+promoted() { [ "$(sql 'SELECT promoted FROM pgwork.promote()')" = 1 ]; }
 
 sql "SELECT pgwork.queue_create('life', retention_ms => 86400000)" >/dev/null
 id=$(sql "SELECT id FROM pgwork.enqueue('life', '{\"n\": 1}', kind => 'by hand', delay_ms => 3000)")
 is 'enqueued, delayed' "$(state)" 'delayed 0'
-promoted() { [ "$(sql 'SELECT promoted FROM pgwork.promote()')" = 1 ]; }
 yes 'promoted when it is due' until_true 20 promoted
 is 'promoted' "$(state)" 'ready 0'
 claim

@@ -20,6 +20,6 @@ yes 'sessions are ended' [ $hit -gt 0 ]
 wait $counting
 is 'with sessions that end under them, too' "$?" 0
 yes 'exact' grep -q 'from 320 to 640, exact' "$tmp/shot"
-sed 's/^/# /' "$tmp/shot" # why not
+sed 's/^/# /' "$tmp/shot" # in the log, if this test fails
 is 'to the last one' "$(sql 'SELECT n FROM counter')" 640
 exit 0
