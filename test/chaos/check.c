@@ -83,13 +83,12 @@ static void show(const check *c, const event *e)
         puts("                              (never answered)");
 }
 
-/* The piece of the history that shows it: of a job its last events up to the later of the two. */
+/* The piece of the history that shows it. Of a job: from the lease before the first of the two, or
+ * from its making, up to the later of the two. */
 static void tell(const check *c, enum rule rule, int64_t id, const event *a, const event *b)
 {
-    enum { LINES = 24 };
-    const event *line[LINES];
-    const event *last = b && (!a || b->t > a->t) ? b : a;
-    size_t n = 0;
+    const event *first = a && (!b || a->t < b->t) ? a : b, *last = first == a && b ? b : a;
+    size_t from = 0, to = 0;
 
     printf("\n%s", rule_names[rule]);
     if (id) printf(" (job %" PRId64 ")", id);
@@ -99,13 +98,17 @@ static void tell(const check *c, enum rule rule, int64_t id, const event *a, con
         if (b) show(c, b);
         return;
     }
-    for (size_t i = 0; i < c->h->n; i++) {
-        const event *e = &c->h->e[i];
-        if (last && e->t > last->t + 100000) break;
-        if (concerns(e, id)) line[n++ % LINES] = e;
+    for (; to < c->h->n && (!last || c->h->e[to].t <= last->t); to++) {
+        const event *e = &c->h->e[to];
+        if ((e->op == OP_new || e->op == OP_lea) && concerns(e, id) && first && e->t < first->t)
+            from = to;
     }
-    for (size_t i = n > LINES ? n - LINES : 0; i < n; i++) show(c, line[i % LINES]);
-    if (a && !concerns(a, id)) puts("  and"), show(c, a);
+    for (size_t i = from; i < to; i++)
+        if (concerns(&c->h->e[i], id)) show(c, &c->h->e[i]);
+    const event *others[] = {a, b};
+    for (size_t i = 0; i < 2; i++)
+        if (others[i] && others[i]->phase != 'o' && !concerns(others[i], id))
+            puts("  and"), show(c, others[i]);
 }
 
 void broken(check *c, enum rule rule, int64_t id, const event *a, const event *b)
