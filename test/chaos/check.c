@@ -87,7 +87,8 @@ static void show(const check *c, const event *e)
  * from its making, up to the later of the two. */
 static void tell(const check *c, enum rule rule, int64_t id, const event *a, const event *b)
 {
-    const event *first = a && (!b || a->t < b->t) ? a : b, *last = first == a && b ? b : a;
+    const bool turned = a && b && b->t < a->t;
+    const event *first = turned || !a ? b : a, *last = turned || !b ? a : b;
     size_t from = 0, to = 0;
 
     printf("\n%s", rule_names[rule]);
