@@ -338,7 +338,7 @@ static void make_up(void)
             if (is_ours((enum class)i) && seen[i] == 0 && i != C_freeze && i != C_cut &&
                 i != C_lost_answer) {
                 missing++;
-                if (i == C_reindex) make_room(); /* so that it need not wait for them */
+                if (i == C_reindex) make_room(); /* it waits for open transactions */
                 inject((enum class)i);
                 turn(1000);
             }

@@ -19,13 +19,15 @@ sql() {
     while IFS= read -r row <&9 && [ "$row" != . ]; do echo "$row"; done
 }
 
-# measure CMD...: the number of its allocations: $n, and its exit code: $normal
+# measure CMD...: the number of its allocations: $n, its exit code: $normal, and its lines of output: $lines
 measure() {
     normal=0
     rm -f "$tmp/n"
     eval "timeout -k 1 60 env LD_PRELOAD=\$tmp/oom.so OOM_COUNT=\$tmp/n $*" >"$tmp/whole" 2>"$tmp/why" </dev/null || normal=$?
     n=$(cat "$tmp/n" 2>/dev/null)
+    lines=$(wc -l <"$tmp/whole")
 }
+is_partial() { [ "$(wc -l <"$tmp/got")" != "$lines" ]; } # the output
 
 # those_of N: which n. To connect is the same for all commands: each tries another n of it.
 those_of() {
@@ -49,7 +51,7 @@ starve() {
     if [ -n "$count" ]; then before=$(sql "$count"); fi
     measure "$@"
     case $n in '' | *[!0-9]*) fail "$name: allocations are counted"; return ;; esac
-    lines=$(wc -l <"$tmp/whole") wrong='' tries=0 failed=0
+    wrong='' tries=0 failed=0
     if [ -n "$count" ]; then
         after=$(sql "$count")
         if [ $((after - before)) != 1 ]; then wrong=" with memory: $before, then $after;"; fi
@@ -71,10 +73,9 @@ starve() {
             if [ $code != 0 ] && [ $code != 6 ] && [ "$after" != "$before" ]; then
                 case $name in *\*) ;; *+) grep -q ' 1 ' "$tmp/why" ;; *) false ;; esac || wrong="$wrong $i: $code, and done;"
             fi
-        elif [ $code = $normal ] && [ ! -s "$tmp/why" ] && [ "$(wc -l <"$tmp/got")" != "$lines" ]; then
-            measure "$@" # there may be more now: metrics has a line if a job has waited for five minutes
-            lines=$(wc -l <"$tmp/whole")
-            if [ "$(wc -l <"$tmp/got")" != "$lines" ]; then wrong="$wrong $i: $code with a part of the output;"; fi
+        # Measured again: the whole may be more now. metrics has one line more if a job has waited for five minutes.
+        elif [ $code = $normal ] && [ ! -s "$tmp/why" ] && is_partial && { measure "$@"; is_partial; }; then
+            wrong="$wrong $i: $code with a part of the output;"
         fi
     done
     commands=$((commands + 1))
